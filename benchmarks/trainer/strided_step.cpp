@@ -36,6 +36,7 @@
 
 using namespace rlalgo;
 using at::Tensor;
+using Trainer = trainer::StridedTrainer<StridedEbft::Loss, inference::BlockEngine>;
 
 namespace {
 
@@ -80,8 +81,8 @@ class Ours {
  public:
   Ours(std::unique_ptr<model::Decoder> decoder, data::Document document)
       : policy_(std::move(decoder)), network_(policy_->frozen_copy(), depths()), document_(std::move(document)) {
-    StridedEbftConfig config;
-    config.loss.cross_entropy = likelihood;
+    TrainConfig<StridedEbft> config;
+    config.method.loss.cross_entropy = likelihood;
     config.run.sampling = {.stride = stride,
                            .context_length = stride,
                            .generate_max_len = block_tokens,
@@ -90,7 +91,7 @@ class Ours {
                            .matching = {.whitening = feature::Whitening::feature}};
     config.run.trainer.schedule = {.name = "constant", .learning_rate = 1e-6, .total_steps = 1000};
     config.run.trainer.loop.max_steps = 1000;
-    trainer_ = std::make_unique<StridedEbft<inference::BlockEngine>>(make_strided_ebft(
+    trainer_ = std::make_unique<Trainer>(make_trainer<StridedEbft>(
         config, trainer::StridedInputs<inference::BlockEngine>{
                     .policy = policy_,
                     .generator = engine_,
@@ -113,7 +114,7 @@ class Ours {
   // What is not measured inside of a step, of the blocks of the last one.
   void count(Work& work) {
     const sampler::StridedDocument* row = &drawn_;
-    const model::TokenTree tree = sampler::StridedRows::tree(std::span(&row, 1), StridedEbftLoss::needs);
+    const model::TokenTree tree = sampler::StridedRows::tree(std::span(&row, 1), StridedEbft::Loss::needs);
     work.train_tokens = tree.tokens();
     work.train_head = tree.targets();
     work.reward_tokens =
@@ -137,11 +138,11 @@ class Ours {
     }
     const sampler::StridedDocument* row = &drawn_;
     loss::Counts counts{.micro_batches = 1};
-    sampler::StridedRows::count(std::span(&row, 1), StridedEbftLoss::needs, counts);
-    const auto scores = policy_->score(sampler::StridedRows::tree(std::span(&row, 1), StridedEbftLoss::needs), {});
-    const StridedEbftLoss loss({.policy = 1.0, .cross_entropy = likelihood, .prefix = ""}, StridedEbftScore({}));
+    sampler::StridedRows::count(std::span(&row, 1), StridedEbft::Loss::needs, counts);
+    const auto scores = policy_->score(sampler::StridedRows::tree(std::span(&row, 1), StridedEbft::Loss::needs), {});
+    const StridedEbft::Loss loss({.policy = 1.0, .cross_entropy = likelihood, .prefix = ""}, StridedEbft::Score({}));
     const loss::Result result =
-        loss(sampler::StridedRows::collate(std::span(&row, 1), scores, StridedEbftLoss::needs), counts);
+        loss(sampler::StridedRows::collate(std::span(&row, 1), scores, StridedEbft::Loss::needs), counts);
     result.value.backward();
     return {result.value.item<double>(), policy_->weights().embedding.grad()};
   }
@@ -159,7 +160,7 @@ class Ours {
   data::Document document_;
   inference::BlockEngine engine_{policy_->config(), policy_->weights()};
   sampler::StridedDocument drawn_;
-  std::unique_ptr<StridedEbft<inference::BlockEngine>> trainer_;
+  std::unique_ptr<Trainer> trainer_;
 };
 
 // ------------------------------------------------------------------------------------------- the algorithm of axolotl

@@ -9,7 +9,6 @@
 
 #include <rlalgo/core/philox.hpp>
 #include <rlalgo/grpo.hpp>
-#include <rlalgo/reward/functor.hpp>
 
 namespace {
 
@@ -56,20 +55,17 @@ struct Pulls {
 int main() {
   const auto bandit = std::make_shared<Bandit>();
   Pulls pulls{*bandit};
-  // Machine i pays i/4.
-  const auto payout = reward::from("payout", [](const reward::Sample& s) { return s.ids[0] / 4.0; });
-
-  GrpoConfig<> config;
+  TrainConfig<Grpo> config;
   config.run.rollouts.geometry = {.micro_batch_size = 64, .num_generations = 64};
   config.run.trainer.schedule = {.name = "constant", .learning_rate = 0.1};
   config.run.trainer.loop.max_steps = 60;
   config.run.trainer.loop.output_dir = "bandit-out";
-  auto trainer =
-      make_grpo(config, trainer::OnlineInputs<Pulls>{.policy = bandit,
-                                                     .generator = pulls,
-                                                     .prompts = {{.row = 0, .ids = {0}, .prompt = "", .columns = {}}},
-                                                     .rewards = {{payout}}});
-  trainer.run();
+  train<Grpo>(config,
+              trainer::OnlineInputs<Pulls>{.policy = bandit,
+                                           .generator = pulls,
+                                           .prompts = {{.row = 0, .ids = {0}, .prompt = "", .columns = {}}},
+                                           // Machine i pays i/4.
+                                           .rewards = {[](const reward::Sample& s) { return s.ids[0] / 4.0; }}});
 
   const double best = at::softmax(bandit->logits.detach(), 0)[4].item<double>();
   std::cout << "probability of the best machine: " << best << "\n";

@@ -11,7 +11,6 @@
 #include <rlalgo/inference/local_engine.hpp>
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/model/save.hpp>
-#include <rlalgo/reward/functor.hpp>
 #include <rlalgo/text/chat_template.hpp>
 #include <rlalgo/text/tokenizer.hpp>
 
@@ -32,31 +31,31 @@ int main(int argc, char** argv) try {
 
   // The reward: a callable on the completion's text and the row's columns. Right answers earn 1, and up to 0.5 more
   // when short.
-  const auto brief_and_right = reward::from("brief_and_right", [](const std::string& text, const data::Json& columns) {
+  const auto brief_and_right = [](const std::string& text, const data::Json& columns) {
     const std::size_t mark = text.rfind("#### ");
     const bool right = mark != std::string::npos && text.substr(mark + 5) == columns["answer"].get<std::string>();
     return right ? 1.0 + 0.5 / (1.0 + static_cast<double>(text.size()) / 10.0) : 0.0;
-  });
+  };
 
   inference::LocalEngine engine(decoder->config(), decoder->weights());
-  GrpoConfig<> config;
+  TrainConfig<Grpo> config;
   config.run.rollouts.geometry = {.micro_batch_size = 64, .num_generations = 8};
   config.run.rollouts.sampling = {.max_new_tokens = 32, .stop_ids = {*tokenizer.eos_id()}};
   config.run.trainer.schedule = {.name = "constant", .learning_rate = 3e-4};
   config.run.trainer.loop.max_steps = 30;
   config.run.trainer.loop.output_dir = "custom-reward-out";
-  auto trainer = make_grpo(
-      config, trainer::OnlineInputs<inference::LocalEngine>{.policy = decoder,
-                                                            .generator = engine,
-                                                            .prompts = std::move(prompts),
-                                                            .rewards = {{brief_and_right}},
-                                                            .decode = [&](auto ids) { return tokenizer.decode(ids); },
-                                                            .save_model =
-                                                                [&](const auto& directory) {
-                                                                  model::save_decoder(*decoder, directory);
-                                                                  tokenizer.save(directory);
-                                                                }});
-  return trainer.run().exit_code();
+  return train<Grpo>(config, trainer::OnlineInputs<inference::LocalEngine>{
+                                 .policy = decoder,
+                                 .generator = engine,
+                                 .prompts = std::move(prompts),
+                                 .rewards = {{"brief_and_right", brief_and_right}},
+                                 .decode = [&](auto ids) { return tokenizer.decode(ids); },
+                                 .save_model =
+                                     [&](const auto& directory) {
+                                       model::save_decoder(*decoder, directory);
+                                       tokenizer.save(directory);
+                                     }})
+      .exit_code();
 } catch (const std::exception& error) {
   std::cerr << error.what() << "\n";
   return 1;

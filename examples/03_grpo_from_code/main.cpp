@@ -1,5 +1,5 @@
 // Lesson 3: GRPO without YAML, and a loss of your own in its place: 30 lines of REINFORCE with a clipped weight. A loss
-// is any struct with `Config`, `needs`, `rows` and a call operator; the compiler checks that it fits the sampler.
+// is any struct with `needs`, `rows` and a call operator; a method names it with an estimator and an aggregation.
 //
 //   example_03_grpo_from_code MODEL_DIR   (asks the model to answer in few tokens)
 #include <ATen/ops/index_select.h>
@@ -10,7 +10,6 @@
 #include <rlalgo/aggregation/sum_then_normalize.hpp>
 #include <rlalgo/inference/local_engine.hpp>
 #include <rlalgo/model/load.hpp>
-#include <rlalgo/reward/functor.hpp>
 #include <rlalgo/tensor/device.hpp>
 #include <rlalgo/text/tokenizer.hpp>
 #include <rlalgo/trainer/online.hpp>
@@ -39,6 +38,12 @@ struct CappedReinforce {
   }
 };
 
+struct CappedRloo {
+  using Loss = CappedReinforce;
+  using Estimator = advantage::LeaveOneOut;
+  using Aggregation = aggregation::SumThenNormalize;
+};
+
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -58,22 +63,19 @@ int main(int argc, char** argv) try {
                        .columns = {}});
 
   inference::LocalEngine engine(decoder->config(), decoder->weights());
-  trainer::OnlineConfig config;
-  config.rollouts.geometry = {.micro_batch_size = 32, .num_iterations = 2, .num_generations = 8};
-  config.rollouts.sampling = {.max_new_tokens = 24, .stop_ids = {*tokenizer.eos_id()}};
-  config.trainer.schedule.learning_rate = 3e-4;
-  config.trainer.loop.max_steps = 30;
-  config.trainer.loop.output_dir = "from-code-out";
-  const auto brevity =
-      reward::from("brevity", [](const reward::Sample& s) { return -static_cast<double>(s.ids.size()); });
-  auto trainer = trainer::make_online(
-      config, CappedReinforce{}, advantage::LeaveOneOut(), aggregation::SumThenNormalize(),
-      trainer::OnlineInputs<inference::LocalEngine>{.policy = decoder,
-                                                    .generator = engine,
-                                                    .prompts = std::move(prompts),
-                                                    .rewards = {{brevity}},
-                                                    .decode = [&](auto ids) { return tokenizer.decode(ids); }});
-  return trainer.run().exit_code();
+  TrainConfig<CappedRloo> config;  // config.method is CappedReinforce::Config
+  config.run.rollouts.geometry = {.micro_batch_size = 32, .num_iterations = 2, .num_generations = 8};
+  config.run.rollouts.sampling = {.max_new_tokens = 24, .stop_ids = {*tokenizer.eos_id()}};
+  config.run.trainer.schedule.learning_rate = 3e-4;
+  config.run.trainer.loop.max_steps = 30;
+  config.run.trainer.loop.output_dir = "from-code-out";
+  const auto brevity = [](const reward::Sample& s) { return -static_cast<double>(s.ids.size()); };
+  const trainer::OnlineInputs<inference::LocalEngine> inputs{.policy = decoder,
+                                                             .generator = engine,
+                                                             .prompts = std::move(prompts),
+                                                             .rewards = {{"brevity", brevity}},
+                                                             .decode = [&](auto ids) { return tokenizer.decode(ids); }};
+  return train<CappedRloo>(config, inputs).exit_code();
 } catch (const std::exception& error) {
   std::cerr << error.what() << "\n";
   return 1;

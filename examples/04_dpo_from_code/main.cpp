@@ -46,14 +46,15 @@ int main(int argc, char** argv) try {
     pairs->append(n, false, prompt, tokenizer.encode(std::to_string(n) + ", " + std::to_string(n), false));
   }
 
-  DpoConfig<SteepLogistic> config;
-  config.loss.beta = 0.2;
+  using Method = BasicDpo<SteepLogistic>;
+  TrainConfig<Method> config;
+  config.method.beta = 0.2;
   config.run.sampling = {.micro_batch_size = 8};
   config.run.trainer.schedule.learning_rate = 2e-4;
   config.run.trainer.loop.max_steps = 20;
   config.run.trainer.loop.output_dir = "dpo-from-code-out";
-  auto trainer = make_dpo(config, {.policy = decoder, .answers = pairs, .reference = decoder->frozen_copy()});
-  return trainer.run().exit_code();
+  const trainer::OfflineInputs inputs{.policy = decoder, .answers = pairs, .reference = decoder->frozen_copy()};
+  return train<Method>(config, inputs).exit_code();
 } catch (const std::exception& error) {
   std::cerr << error.what() << "\n";
   return 1;

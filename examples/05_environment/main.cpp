@@ -60,19 +60,19 @@ int main(int argc, char** argv) try {
   const auto reply = [&](const data::Json& said) { return tokenizer.encode(said.get<std::string>(), false); };
   inference::MultiTurn game(engine, environment::each<GuessingGame>("game"), {open, read, reply});
 
-  GrpoConfig<> config;
+  TrainConfig<Grpo> config;
   config.run.rollouts.geometry = {.micro_batch_size = 144, .num_generations = 16};
   config.run.rollouts.sampling = {.max_new_tokens = 64, .stop_ids = {*tokenizer.eos_id()}};
   config.run.trainer.schedule = {.name = "cosine", .learning_rate = 5e-4};
   config.run.trainer.loop.max_steps = 60;
   config.run.trainer.loop.output_dir = "game-out";
-  auto trainer = make_grpo(
-      config, trainer::OnlineInputs<decltype(game)>{.policy = decoder,
-                                                    .generator = game,
-                                                    .prompts = std::move(prompts),
-                                                    .rewards = {{reward::column("game", "environment_reward")}},
-                                                    .decode = [&](auto ids) { return tokenizer.decode(ids); }});
-  return trainer.run().exit_code();
+  return train<Grpo>(config,
+                     trainer::OnlineInputs<decltype(game)>{.policy = decoder,
+                                                           .generator = game,
+                                                           .prompts = std::move(prompts),
+                                                           .rewards = {reward::column("game", "environment_reward")},
+                                                           .decode = [&](auto ids) { return tokenizer.decode(ids); }})
+      .exit_code();
 } catch (const std::exception& error) {
   std::cerr << error.what() << "\n";
   return 1;

@@ -4,26 +4,28 @@
 //   example_08_async MODEL_DIR
 #include <iostream>
 
-#include <rlalgo/advantage/group_relative.hpp>
-#include <rlalgo/aggregation/sum_then_normalize.hpp>
+#include <rlalgo/dapo.hpp>
 #include <rlalgo/inference/snapshot_engine.hpp>
-#include <rlalgo/loss/clipped_ratio.hpp>
-#include <rlalgo/loss/global_token_count.hpp>
-#include <rlalgo/loss/no_kl.hpp>
-#include <rlalgo/loss/policy_gradient.hpp>
 #include <rlalgo/loss/sampling_correction.hpp>
-#include <rlalgo/loss/token_ratio.hpp>
 #include <rlalgo/model/load.hpp>
-#include <rlalgo/reward/functor.hpp>
+#include <rlalgo/optim/adamw_8bit.hpp>
 #include <rlalgo/sync/snapshot_weights.hpp>
 #include <rlalgo/text/tokenizer.hpp>
 #include <rlalgo/trainer/asynchronous.hpp>
 
 using namespace rlalgo;
 
-// DAPO's loss, corrected for completions of older weights.
-using Loss = loss::PolicyGradient<loss::ClippedRatio, loss::TokenRatio, loss::NoKl, loss::GlobalTokenCount,
-                                  loss::SamplingCorrection>;
+// DAPO, corrected for completions of older weights.
+struct CorrectedDapo : Dapo {
+  using Loss = loss::PolicyGradient<loss::ClippedRatio, loss::TokenRatio, loss::NoKl, loss::GlobalTokenCount,
+                                    loss::SamplingCorrection>;
+  static trainer::MethodParts<Loss, Estimator, Aggregation> parts(const Config& c) {
+    return {
+        Loss({.surrogate = c.clip, .weights = {{.unit = loss::Unit::token, .mode = loss::CorrectionMode::truncate}}}),
+        Estimator(c.advantage),
+        {}};
+  }
+};
 using Inputs = trainer::OnlineInputs<inference::SnapshotEngine, sync::SnapshotWeights>;
 
 int main(int argc, char** argv) try {
@@ -40,31 +42,28 @@ int main(int argc, char** argv) try {
                        .prompt = text,
                        .columns = {}});
   // Completions are to be long.
-  const auto longer = reward::from("longer", [](const reward::Sample& s) { return static_cast<double>(s.ids.size()); });
+  const auto longer = [](const reward::Sample& s) { return static_cast<double>(s.ids.size()); };
 
   const auto snapshots = std::make_shared<inference::WeightSnapshots>(decoder->config(), decoder->weights());
   const std::stop_source stop;  // ends the engine when the trainer goes
   inference::SnapshotEngine engine(snapshots, {.threads = 1}, stop.get_token());
 
-  trainer::OnlineConfig config;
-  config.rollouts.geometry = {.micro_batch_size = 16, .num_generations = 8};
-  config.rollouts.sampling = {.max_new_tokens = 24, .stop_ids = {*tokenizer.eos_id()}};
-  config.trainer.schedule = {.name = "constant", .learning_rate = 3e-4};
-  config.trainer.loop.max_steps = 20;
-  config.trainer.loop.output_dir = "async-out";
+  TrainConfig<CorrectedDapo, optim::AdamW8bit> config;
+  config.run.rollouts.geometry = {.micro_batch_size = 16, .num_generations = 8};
+  config.run.rollouts.sampling = {.max_new_tokens = 24, .stop_ids = {*tokenizer.eos_id()}};
+  config.run.trainer.schedule = {.name = "constant", .learning_rate = 3e-4};
+  config.run.trainer.loop.max_steps = 20;
+  config.run.trainer.loop.output_dir = "async-out";
   // Prefetch<Replay<Reroll<Rollouts<SnapshotEngine>>>>: two generations ahead, 16 groups to replay.
-  const trainer::AsynchronousConfig beside{
+  const AsynchronousConfig asynchronous{
       .prefetch = {.depth = 2, .stop = stop}, .replay = {.capacity = 16}, .reroll = {}};
-  auto trainer = trainer::make_asynchronous(
-      config, beside, Loss({.weights = {{.unit = loss::Unit::token, .mode = loss::CorrectionMode::truncate}}}),
-      advantage::GroupRelative<>(), aggregation::SumThenNormalize(),
-      Inputs{.policy = decoder,
-             .generator = engine,
-             .prompts = std::move(prompts),
-             .rewards = {{longer}},
-             .decode = [&](auto ids) { return tokenizer.decode(ids); },
-             .sync = sync::SnapshotWeights(snapshots)});
-  return trainer.run().exit_code();
+  Inputs inputs{.policy = decoder,
+                .generator = engine,
+                .prompts = std::move(prompts),
+                .rewards = {{"longer", longer}},
+                .decode = [&](auto ids) { return tokenizer.decode(ids); },
+                .sync = sync::SnapshotWeights(snapshots)};
+  return train_async<CorrectedDapo>(config, asynchronous, std::move(inputs)).exit_code();
 } catch (const std::exception& error) {
   std::cerr << error.what() << "\n";
   return 1;

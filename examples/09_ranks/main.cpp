@@ -15,14 +15,13 @@
 #include <rlalgo/inference/local_engine.hpp>
 #include <rlalgo/model/checkpoint_files.hpp>
 #include <rlalgo/model/load.hpp>
-#include <rlalgo/reward/functor.hpp>
 #include <rlalgo/text/tokenizer.hpp>
 
 namespace {
 
 using namespace rlalgo;
 
-void train(const char* model, const char* directory, std::shared_ptr<distributed::World> world) {
+void train_rank(const char* model, const char* directory, std::shared_ptr<distributed::World> world) {
   const std::shared_ptr<model::Decoder> decoder = model::load_decoder(model);
   const text::Tokenizer tokenizer = text::Tokenizer::from_directory(model);
   inference::LocalEngine engine(decoder->config(), decoder->weights(), {.threads = 1});
@@ -33,17 +32,17 @@ void train(const char* model, const char* directory, std::shared_ptr<distributed
                               .ids = tokenizer.encode(text),
                               .prompt = text,
                               .columns = {}});
-  inputs.rewards = {{reward::from("length", [](const reward::Sample& s) { return 0.1 * s.ids.size(); })}};
+  inputs.rewards = {[](const reward::Sample& s) { return 0.1 * s.ids.size(); }};
   inputs.world =
       std::move(world);  // the groups of a step are shared out; statistics, denominators and sums are of all ranks
 
-  GrpoConfig<> config;
+  TrainConfig<Grpo> config;
   config.run.rollouts.geometry = {.micro_batch_size = 8, .gradient_accumulation_steps = 2, .num_generations = 4};
   config.run.rollouts.sampling = {.max_new_tokens = 16, .stop_ids = {*tokenizer.eos_id()}};
   config.run.trainer.schedule = {.name = "constant", .learning_rate = 1e-4};
   config.run.trainer.loop.max_steps = 4;
   config.run.trainer.loop.output_dir = directory;
-  make_grpo(config, std::move(inputs)).run();
+  train<Grpo>(config, std::move(inputs));
 }
 
 }  // namespace
@@ -51,7 +50,7 @@ void train(const char* model, const char* directory, std::shared_ptr<distributed
 int main(int argc, char** argv) try {
   if (argc != 2) throw std::invalid_argument("usage: example_09_ranks MODEL_DIR");
   if (const auto place = distributed::place_from_environment()) {
-    train(argv[1], "ranks-two", distributed::join_world(*place, 30.0));  // rank 0 writes
+    train_rank(argv[1], "ranks-two", distributed::join_world(*place, 30.0));  // rank 0 writes
     return 0;
   }
   const auto store = distributed::Store::listen("127.0.0.1", 0);
@@ -69,7 +68,7 @@ int main(int argc, char** argv) try {
   for (int status = 0; ::wait(&status) > 0;) failed += status == 0 ? 0 : 1;
   if (failed > 0) return 1;
 
-  train(argv[1], "ranks-one", std::make_shared<distributed::World>());
+  train_rank(argv[1], "ranks-one", std::make_shared<distributed::World>());
   const auto norm = [](const char* directory) { return model::CheckpointFiles(directory).read("model.norm.weight"); };
   const double apart = (norm("ranks-one") - norm("ranks-two")).abs().max().item<double>();
   std::cout << "weights of one rank and of two differ by " << apart << " at most\n";

@@ -5,7 +5,7 @@
 //
 // Source: MiniMax, "MiniMax-M1: Scaling Test-Time Compute Efficiently with Lightning Attention", arXiv 2506.13585, eq.
 // 4 and 5; the cap 5 is ScaleRL's (Khatri et al., arXiv 2510.13786).
-// Symbols: G → run.rollouts.geometry.num_generations, ε_high → cap.epsilon_high, β → kl.beta.
+// Symbols: G → run.rollouts.geometry.num_generations, ε_high → method.cap.epsilon_high, β → method.kl.beta.
 // Rewards: R_i = Σ_k w_k·R_ik; NaN = not applicable (aggregation/sum_then_normalize.hpp).
 // Reduction: mean over all loss tokens of the optimizer step and all ranks.
 // Units: log-probs in nats at the sampling temperature.
@@ -13,8 +13,6 @@
 // Errors: those of trainer/trainer.hpp and sampler/rollouts.hpp.
 // Departures: TRL's default cap is epsilon = 0.2, and YAML runs (loss_type: cispo) follow TRL.
 #pragma once
-
-#include <utility>
 
 #include <rlalgo/advantage/group_relative.hpp>
 #include <rlalgo/aggregation/sum_then_normalize.hpp>
@@ -28,27 +26,22 @@
 
 namespace rlalgo {
 
-template <class Kl = loss::NoKl>
-using CispoLoss = loss::PolicyGradient<loss::Cispo, loss::TokenRatio, Kl, loss::GlobalTokenCount>;
+template <class Kl = loss::NoKl, advantage::Scale scale = advantage::Scale::group>
+struct BasicCispo {
+  using Loss = loss::PolicyGradient<loss::Cispo, loss::TokenRatio, Kl, loss::GlobalTokenCount>;
+  using Estimator = advantage::GroupRelative<scale>;
+  using Aggregation = aggregation::SumThenNormalize;
 
-template <class G, class Kl = loss::NoKl, class Y = sync::SharedWeights,
-          advantage::Scale scale = advantage::Scale::group>
-using Cispo =
-    trainer::OnlineTrainer<CispoLoss<Kl>, advantage::GroupRelative<scale>, G, aggregation::SumThenNormalize, Y>;
+  struct Config {
+    loss::Cispo::Config cap{.epsilon_high = 5.0};
+    typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference must then be given
+    advantage::GroupRelativeConfig advantage{};
+  };
 
-template <class Kl = loss::NoKl>
-struct CispoConfig {
-  loss::Cispo::Config cap{.epsilon_high = 5.0};
-  typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference must then be given
-  advantage::GroupRelativeConfig advantage{};
-  trainer::OnlineConfig run{};  // geometry, sampling, optimizer, schedule, loop
+  static trainer::MethodParts<Loss, Estimator, Aggregation> parts(const Config& c) {
+    return {Loss({.surrogate = c.cap, .ratio = {}, .kl = c.kl, .reduction = {}}), Estimator(c.advantage), {}};
+  }
 };
-
-template <class Kl = loss::NoKl, advantage::Scale scale = advantage::Scale::group, class G, class Y, class R>
-[[nodiscard]] Cispo<G, Kl, Y, scale> make_cispo(CispoConfig<Kl> config, trainer::OnlineInputs<G, Y, R> inputs) {
-  return trainer::make_online(
-      config.run, CispoLoss<Kl>({.surrogate = config.cap, .ratio = {}, .kl = config.kl, .reduction = {}}),
-      advantage::GroupRelative<scale>(config.advantage), aggregation::SumThenNormalize(), std::move(inputs));
-}
+using Cispo = BasicCispo<>;
 
 }  // namespace rlalgo

@@ -4,14 +4,12 @@
 //
 // Source: Xu et al., "Contrastive Preference Optimization: Pushing the Boundaries of LLM Performance in Machine
 // Translation", arXiv 2401.08417, eq. 5.
-// Symbols: β → loss.beta, α → loss.likelihood_weight (1).
+// Symbols: β → method.beta, α → method.likelihood_weight (1).
 // Reduction: pairs of the optimizer step and all ranks; NLL is the token mean over their chosen completions.
 // Metrics: docs/algorithms/cpo.md.
 // Errors: those of trainer/trainer.hpp, sampler/preferences.hpp and loss/contrastive.hpp.
 // Departures: none from the paper.
 #pragma once
-
-#include <utility>
 
 #include <rlalgo/loss/contrastive.hpp>
 #include <rlalgo/loss/logistic_objectives.hpp>
@@ -21,21 +19,9 @@
 namespace rlalgo {
 
 template <class Objective = loss::MarginSigmoid, class Level = loss::SummedLogProb>
-using CpoLoss = loss::Contrastive<Objective, Level>;
-
-template <class Objective = loss::MarginSigmoid, class Level = loss::SummedLogProb>
-using Cpo = trainer::OfflineTrainer<CpoLoss<Objective, Level>>;
-
-template <class Objective = loss::MarginSigmoid, class Level = loss::SummedLogProb>
-struct CpoConfig {
-  typename CpoLoss<Objective, Level>::Config loss{};
-  trainer::OfflineConfig run{};  // batch, order, optimizer, schedule, loop
+struct BasicCpo {
+  using Loss = loss::Contrastive<Objective, Level>;
 };
-
-template <class Objective = loss::MarginSigmoid, class Level = loss::SummedLogProb>
-[[nodiscard]] Cpo<Objective, Level> make_cpo(CpoConfig<Objective, Level> config, trainer::OfflineInputs inputs) {
-  return trainer::make_offline(std::move(config.run), CpoLoss<Objective, Level>(std::move(config.loss)),
-                               std::move(inputs));
-}
+using Cpo = BasicCpo<>;
 
 }  // namespace rlalgo

@@ -4,7 +4,8 @@
 //
 // Source: Yu et al., "DAPO: An Open-Source LLM Reinforcement Learning System at Scale", arXiv 2503.14476, eq. 8 (token
 // mean) and section 3.1 (ε_low = 0.2, ε_high = 0.28).
-// Symbols: G → run.rollouts.geometry.num_generations, ε → clip.epsilon_low, ε_high → clip.epsilon_high, β → kl.beta.
+// Symbols: G → run.rollouts.geometry.num_generations, ε → method.clip.epsilon_low, ε_high →
+// method.clip.epsilon_high, β → method.kl.beta.
 // Rewards: R_i = Σ_k w_k·R_ik; NaN = not applicable (aggregation/sum_then_normalize.hpp).
 // Reduction: mean over all loss tokens of the optimizer step and all ranks.
 // Units: log-probs in nats at the sampling temperature.
@@ -13,8 +14,6 @@
 // Departures: dynamic sampling (section 3.2) is not part of this door, as in TRL; TRL's default for ε_high is ε, and
 // YAML runs (loss_type: dapo) follow TRL.
 #pragma once
-
-#include <utility>
 
 #include <rlalgo/advantage/group_relative.hpp>
 #include <rlalgo/aggregation/sum_then_normalize.hpp>
@@ -28,28 +27,22 @@
 
 namespace rlalgo {
 
-template <class Kl = loss::NoKl, class Ratio = loss::TokenRatio>
-using DapoLoss = loss::PolicyGradient<loss::ClippedRatio, Ratio, Kl, loss::GlobalTokenCount>;
+template <class Kl = loss::NoKl, class Ratio = loss::TokenRatio, advantage::Scale scale = advantage::Scale::group>
+struct BasicDapo {
+  using Loss = loss::PolicyGradient<loss::ClippedRatio, Ratio, Kl, loss::GlobalTokenCount>;
+  using Estimator = advantage::GroupRelative<scale>;
+  using Aggregation = aggregation::SumThenNormalize;
 
-template <class G, class Kl = loss::NoKl, class Ratio = loss::TokenRatio, class Y = sync::SharedWeights,
-          advantage::Scale scale = advantage::Scale::group>
-using Dapo =
-    trainer::OnlineTrainer<DapoLoss<Kl, Ratio>, advantage::GroupRelative<scale>, G, aggregation::SumThenNormalize, Y>;
+  struct Config {
+    loss::ClippedRatio::Config clip{.epsilon_low = 0.2, .epsilon_high = 0.28};
+    typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference must then be given
+    advantage::GroupRelativeConfig advantage{};
+  };
 
-template <class Kl = loss::NoKl>
-struct DapoConfig {
-  loss::ClippedRatio::Config clip{.epsilon_low = 0.2, .epsilon_high = 0.28};
-  typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference must then be given
-  advantage::GroupRelativeConfig advantage{};
-  trainer::OnlineConfig run{};  // geometry, sampling, optimizer, schedule, loop
+  static trainer::MethodParts<Loss, Estimator, Aggregation> parts(const Config& c) {
+    return {Loss({.surrogate = c.clip, .ratio = {}, .kl = c.kl, .reduction = {}}), Estimator(c.advantage), {}};
+  }
 };
-
-template <class Kl = loss::NoKl, class Ratio = loss::TokenRatio, advantage::Scale scale = advantage::Scale::group,
-          class G, class Y, class R>
-[[nodiscard]] Dapo<G, Kl, Ratio, Y, scale> make_dapo(DapoConfig<Kl> config, trainer::OnlineInputs<G, Y, R> inputs) {
-  return trainer::make_online(
-      config.run, DapoLoss<Kl, Ratio>({.surrogate = config.clip, .ratio = {}, .kl = config.kl, .reduction = {}}),
-      advantage::GroupRelative<scale>(config.advantage), aggregation::SumThenNormalize(), std::move(inputs));
-}
+using Dapo = BasicDapo<>;
 
 }  // namespace rlalgo

@@ -4,8 +4,8 @@
 //
 // Source: Rafailov et al., "Direct Preference Optimization: Your Language Model is Secretly a Reward Model", arXiv
 // 2305.18290, eq. 7.
-// Symbols: y_w, y_l → chosen, rejected answers of data::AnswerSet; β → loss.beta; π_ref → inputs.reference. Any pair
-// objective takes the place of −log σ: Dpo<loss::Hinge>, Dpo<loss::Mixed<loss::Sigmoid, loss::ChosenLikelihood>>, … and
+// Symbols: y_w, y_l → chosen, rejected answers of data::AnswerSet; β → method.beta; π_ref → inputs.reference. Any pair
+// objective takes the place of −log σ: BasicDpo<loss::Hinge>, BasicDpo<loss::Mixed<loss::Sigmoid, loss::ChosenLikelihood>>, … and
 // any divergence (loss/divergence.hpp) or weighting the place of the others.
 // Reduction: mean over the pairs of the optimizer step and all ranks.
 // Units: nats.
@@ -13,8 +13,6 @@
 // Errors: those of trainer/trainer.hpp, sampler/preferences.hpp and of the objective.
 // Departures: none from the paper; from TRL see docs/departures.md.
 #pragma once
-
-#include <utility>
 
 #include <rlalgo/loss/alignment_by_transport.hpp>
 #include <rlalgo/loss/chosen_likelihood.hpp>
@@ -28,22 +26,9 @@
 namespace rlalgo {
 
 template <class Objective = loss::Sigmoid, class Divergence = loss::ReverseKl, class Weighting = loss::Unweighted>
-using DpoLoss = loss::DirectPreference<Objective, Divergence, Weighting>;
-
-template <class Objective = loss::Sigmoid, class Divergence = loss::ReverseKl, class Weighting = loss::Unweighted>
-using Dpo = trainer::OfflineTrainer<DpoLoss<Objective, Divergence, Weighting>>;
-
-template <class Objective = loss::Sigmoid, class Divergence = loss::ReverseKl, class Weighting = loss::Unweighted>
-struct DpoConfig {
-  typename DpoLoss<Objective, Divergence, Weighting>::Config loss{};
-  trainer::OfflineConfig run{};  // batch, order, optimizer, schedule, loop
+struct BasicDpo {
+  using Loss = loss::DirectPreference<Objective, Divergence, Weighting>;
 };
-
-template <class Objective = loss::Sigmoid, class Divergence = loss::ReverseKl, class Weighting = loss::Unweighted>
-[[nodiscard]] Dpo<Objective, Divergence, Weighting> make_dpo(DpoConfig<Objective, Divergence, Weighting> config,
-                                                             trainer::OfflineInputs inputs) {
-  return trainer::make_offline(std::move(config.run), DpoLoss<Objective, Divergence, Weighting>(std::move(config.loss)),
-                               std::move(inputs));
-}
+using Dpo = BasicDpo<>;
 
 }  // namespace rlalgo

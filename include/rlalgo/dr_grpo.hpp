@@ -4,7 +4,8 @@
 //   L = max_completion_length, a constant
 //
 // Source: Liu et al., "Understanding R1-Zero-Like Training: A Critical Perspective", arXiv 2503.20783, eq. 3.
-// Symbols: G → run.rollouts.geometry.num_generations, ε → clip.epsilon_low, ε_high → clip.epsilon_high, β → kl.beta.
+// Symbols: G → run.rollouts.geometry.num_generations, ε → method.clip.epsilon_low, ε_high →
+// method.clip.epsilon_high, β → method.kl.beta.
 // Rewards: R_i = Σ_k w_k·R_ik; NaN = not applicable (aggregation/sum_then_normalize.hpp).
 // Reduction: sum over tokens divided by L and by the completions of the optimizer step and all ranks.
 // Units: log-probs in nats at the sampling temperature.
@@ -12,8 +13,6 @@
 // Errors: those of trainer/trainer.hpp and sampler/rollouts.hpp.
 // Departures: none; in TRL loss_type "dr_grpo" keeps the scaling by the deviation unless scale_rewards is false.
 #pragma once
-
-#include <utility>
 
 #include <rlalgo/advantage/group_relative.hpp>
 #include <rlalgo/aggregation/sum_then_normalize.hpp>
@@ -28,32 +27,27 @@
 namespace rlalgo {
 
 template <class Kl = loss::NoKl, class Ratio = loss::TokenRatio>
-using DrGrpoLoss = loss::PolicyGradient<loss::ClippedRatio, Ratio, Kl, loss::FixedLength>;
+struct BasicDrGrpo {
+  using Loss = loss::PolicyGradient<loss::ClippedRatio, Ratio, Kl, loss::FixedLength>;
+  using Estimator = advantage::GroupRelative<advantage::Scale::none>;
+  using Aggregation = aggregation::SumThenNormalize;
 
-template <class G, class Kl = loss::NoKl, class Ratio = loss::TokenRatio, class Y = sync::SharedWeights,
-          advantage::Scale scale = advantage::Scale::none>
-using DrGrpo =
-    trainer::OnlineTrainer<DrGrpoLoss<Kl, Ratio>, advantage::GroupRelative<scale>, G, aggregation::SumThenNormalize, Y>;
+  struct Config {
+    loss::ClippedRatio::Config clip{};
+    typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference must then be given
+    advantage::GroupRelativeConfig advantage{};
+  };
 
-template <class Kl = loss::NoKl>
-struct DrGrpoConfig {
-  loss::ClippedRatio::Config clip{};
-  typename Kl::Config kl{};                    // K3Kl: beta; OnlineInputs::reference must then be given
-  advantage::GroupRelativeConfig advantage{};  // epsilon: where a deviation divides
-  trainer::OnlineConfig run{};                 // geometry, sampling, optimizer, schedule, loop
+  static trainer::MethodParts<Loss, Estimator, Aggregation> parts(const Config& c,
+                                                                  const sampler::RolloutsConfig& sampling) {
+    return {Loss({.surrogate = c.clip,
+                  .ratio = {},
+                  .kl = c.kl,
+                  .reduction = {.max_completion_length = sampling.sampling.max_new_tokens}}),
+            Estimator(c.advantage),
+            {}};
+  }
 };
-
-template <class Kl = loss::NoKl, class Ratio = loss::TokenRatio, advantage::Scale scale = advantage::Scale::none,
-          class G, class Y, class R>
-[[nodiscard]] DrGrpo<G, Kl, Ratio, Y, scale> make_dr_grpo(DrGrpoConfig<Kl> config,
-                                                          trainer::OnlineInputs<G, Y, R> inputs) {
-  return trainer::make_online(
-      config.run,
-      DrGrpoLoss<Kl, Ratio>({.surrogate = config.clip,
-                             .ratio = {},
-                             .kl = config.kl,
-                             .reduction = {.max_completion_length = config.run.rollouts.sampling.max_new_tokens}}),
-      advantage::GroupRelative<scale>(config.advantage), aggregation::SumThenNormalize(), std::move(inputs));
-}
+using DrGrpo = BasicDrGrpo<>;
 
 }  // namespace rlalgo

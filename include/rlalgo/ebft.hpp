@@ -5,7 +5,7 @@
 //
 // Source: "Energy-based fine-tuning", arXiv 2603.12248, eq. 7–9 and 94; axolotl 0.19 `ebft.mode: structured`.
 // Symbols: n → run.rollouts.geometry.num_generations; φ → a frozen network over prompt and completion as one text, and
-// c_al, c_dv → feature::TextMatching; y → the column ground_truth; c_rl, c_ce → loss; b → E, the corrected baseline.
+// c_al, c_dv → feature::TextMatching; y → the column ground_truth; c_rl, c_ce → method.loss; b → E, the corrected baseline.
 // Any loss over completions takes the place of L_DAPO in loss::WithCrossEntropy. CE needs TokenizedPrompt::answer_ids.
 // Reduction: as dapo.hpp; CE over the tokens of the ground truths of the step. Units: nats.
 // Metrics: docs/algorithms/ebft.md.
@@ -14,6 +14,7 @@
 #pragma once
 
 #include <utility>
+#include <vector>
 
 #include <rlalgo/advantage/pass_through.hpp>
 #include <rlalgo/dapo.hpp>
@@ -24,32 +25,33 @@
 
 namespace rlalgo {
 
-template <class Kl = loss::NoKl>
-using EbftLoss = loss::WithCrossEntropy<DapoLoss<Kl>>;
+template <class Kl = loss::NoKl, class E = feature::LeaveOutPairs>
+struct BasicEbft {
+  using Policy = typename BasicDapo<Kl>::Loss;
+  using Loss = loss::WithCrossEntropy<Policy>;
+  using Estimator = advantage::PassThrough;
+  using Aggregation = feature::MatchingAdvantage<E>;
 
-template <class G, class E = feature::LeaveOutPairs, class Kl = loss::NoKl, class Y = sync::SharedWeights>
-using Ebft = trainer::OnlineTrainer<EbftLoss<Kl>, advantage::PassThrough, G, feature::MatchingAdvantage<E>, Y>;
+  struct Config {
+    typename Loss::Config loss{.policy = 1.0, .cross_entropy = 0.0, .prefix = "ebft/"};
+    loss::ClippedRatio::Config clip{};
+    typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference must then be given
+    E baseline{};
+  };
 
-template <class Kl = loss::NoKl>
-struct EbftConfig {
-  typename EbftLoss<Kl>::Config loss{.policy = 1.0, .cross_entropy = 0.0, .prefix = "ebft/"};
-  loss::ClippedRatio::Config clip{};
-  typename Kl::Config kl{};     // K3Kl: beta; OnlineInputs::reference must then be given
-  trainer::OnlineConfig run{};  // geometry, sampling, optimizer, schedule, loop
+  static trainer::MethodParts<Loss, Estimator, Aggregation> parts(const Config& c) {
+    return {Loss(c.loss, Policy({.surrogate = c.clip, .ratio = {}, .kl = c.kl, .reduction = {}})),
+            {},
+            Aggregation(c.baseline)};
+  }
 };
+using Ebft = BasicEbft<>;
 
-// OnlineInputs::rewards are those of `matching`; others may not stand beside them.
-template <class Kl = loss::NoKl, class E = feature::LeaveOutPairs, class G, class Y, class R>
-[[nodiscard]] Ebft<G, E, Kl, Y> make_ebft(EbftConfig<Kl> config, feature::TextMatching matching,
-                                          trainer::OnlineInputs<G, Y, R> inputs, E estimator = {}) {
+// The rewards of the method: OnlineInputs::rewards, others may not stand beside them.
+[[nodiscard]] inline std::vector<sampler::WeightedReward> ebft_rewards(feature::TextMatching matching) {
   const auto [al, dv] = std::pair(matching.config().alignment_coef, matching.config().diversity_coef);
   const feature::MatchingRewards rewards = feature::matching_rewards(std::move(matching));
-  inputs.rewards = {{rewards.alignment, al}, {rewards.diversity, -dv}};
-  return trainer::make_online(
-      std::move(config.run),
-      EbftLoss<Kl>(std::move(config.loss),
-                   DapoLoss<Kl>({.surrogate = config.clip, .ratio = {}, .kl = config.kl, .reduction = {}})),
-      advantage::PassThrough(), feature::MatchingAdvantage<E>(std::move(estimator)), std::move(inputs));
+  return {{rewards.alignment, al}, {rewards.diversity, -dv}};
 }
 
 }  // namespace rlalgo

@@ -5,8 +5,8 @@
 //
 // Source: Liu et al., "GDPO: Group reward-Decoupled Normalization Policy Optimization for Multi-reward RL
 // Optimization", arXiv 2601.05242; TRL's multi_objective_aggregation "normalize_then_sum".
-// Symbols: G → run.rollouts.geometry.num_generations, w_k → OnlineInputs::rewards, ε → clip.epsilon_low, ε_high →
-// clip.epsilon_high, β → kl.beta.
+// Symbols: G → run.rollouts.geometry.num_generations, w_k → OnlineInputs::rewards, ε → method.clip.epsilon_low, ε_high →
+// clip.epsilon_high, β → method.kl.beta.
 // Rewards: R_i = Σ_k w_k·R_ik; NaN = not applicable (aggregation/normalize_then_sum.hpp).
 // Reduction: mean over the tokens of a completion, then over all completions of the optimizer step and all ranks.
 // Units: log-probs in nats at the sampling temperature.
@@ -14,8 +14,6 @@
 // Errors: those of trainer/trainer.hpp and sampler/rollouts.hpp.
 // Departures: denominators are counts of the step, not of a micro-batch (docs/departures.md).
 #pragma once
-
-#include <utility>
 
 #include <rlalgo/advantage/group_relative.hpp>
 #include <rlalgo/aggregation/normalize_then_sum.hpp>
@@ -29,26 +27,22 @@
 
 namespace rlalgo {
 
-template <class Kl = loss::NoKl>
-using GdpoLoss = loss::PolicyGradient<loss::ClippedRatio, loss::TokenRatio, Kl, loss::SequenceMean>;
+template <class Kl = loss::NoKl, advantage::Scale scale = advantage::Scale::group>
+struct BasicGdpo {
+  using Loss = loss::PolicyGradient<loss::ClippedRatio, loss::TokenRatio, Kl, loss::SequenceMean>;
+  using Estimator = advantage::GroupRelative<scale>;
+  using Aggregation = aggregation::NormalizeThenSum;
 
-template <class G, class Kl = loss::NoKl, class Y = sync::SharedWeights,
-          advantage::Scale scale = advantage::Scale::group>
-using Gdpo = trainer::OnlineTrainer<GdpoLoss<Kl>, advantage::GroupRelative<scale>, G, aggregation::NormalizeThenSum, Y>;
+  struct Config {
+    loss::ClippedRatio::Config clip{};
+    typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference must then be given
+    advantage::GroupRelativeConfig advantage{};
+  };
 
-template <class Kl = loss::NoKl>
-struct GdpoConfig {
-  loss::ClippedRatio::Config clip{};
-  typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference must then be given
-  advantage::GroupRelativeConfig advantage{};
-  trainer::OnlineConfig run{};  // geometry, sampling, optimizer, schedule, loop
+  static trainer::MethodParts<Loss, Estimator, Aggregation> parts(const Config& c) {
+    return {Loss({.surrogate = c.clip, .ratio = {}, .kl = c.kl, .reduction = {}}), Estimator(c.advantage), {}};
+  }
 };
-
-template <class Kl = loss::NoKl, advantage::Scale scale = advantage::Scale::group, class G, class Y, class R>
-[[nodiscard]] Gdpo<G, Kl, Y, scale> make_gdpo(GdpoConfig<Kl> config, trainer::OnlineInputs<G, Y, R> inputs) {
-  return trainer::make_online(
-      config.run, GdpoLoss<Kl>({.surrogate = config.clip, .ratio = {}, .kl = config.kl, .reduction = {}}),
-      advantage::GroupRelative<scale>(config.advantage), aggregation::NormalizeThenSum(), std::move(inputs));
-}
+using Gdpo = BasicGdpo<>;
 
 }  // namespace rlalgo

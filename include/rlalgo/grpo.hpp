@@ -5,7 +5,8 @@
 //
 // Source: Shao et al., "DeepSeekMath: Pushing the Limits of Mathematical Reasoning in Open Language Models", arXiv
 // 2402.03300, eq. 3 and 4; token-level ratio, k3 KL in the loss (Kl = loss::K3Kl), none by default as in TRL.
-// Symbols: G → run.rollouts.geometry.num_generations, ε → clip.epsilon_low, ε_high → clip.epsilon_high, β → kl.beta.
+// Symbols: G → run.rollouts.geometry.num_generations, ε → method.clip.epsilon_low, ε_high →
+// method.clip.epsilon_high, β → method.kl.beta.
 // Rewards: R_i = Σ_k w_k·R_ik; NaN = not applicable (aggregation/sum_then_normalize.hpp).
 // Reduction: mean over the tokens of a completion, then over all completions of the optimizer step and all ranks.
 // Units: log-probs in nats at the sampling temperature.
@@ -13,8 +14,6 @@
 // Errors: those of trainer/trainer.hpp and sampler/rollouts.hpp.
 // Departures: denominators are counts of the step, not of a micro-batch (docs/departures.md).
 #pragma once
-
-#include <utility>
 
 #include <rlalgo/advantage/group_relative.hpp>
 #include <rlalgo/aggregation/sum_then_normalize.hpp>
@@ -28,28 +27,22 @@
 
 namespace rlalgo {
 
-template <class Kl = loss::NoKl, class Ratio = loss::TokenRatio>
-using GrpoLoss = loss::PolicyGradient<loss::ClippedRatio, Ratio, Kl, loss::SequenceMean>;
+template <class Kl = loss::NoKl, class Ratio = loss::TokenRatio, advantage::Scale scale = advantage::Scale::group>
+struct BasicGrpo {
+  using Loss = loss::PolicyGradient<loss::ClippedRatio, Ratio, Kl, loss::SequenceMean>;
+  using Estimator = advantage::GroupRelative<scale>;
+  using Aggregation = aggregation::SumThenNormalize;
 
-template <class G, class Kl = loss::NoKl, class Ratio = loss::TokenRatio, class Y = sync::SharedWeights,
-          advantage::Scale scale = advantage::Scale::group>
-using Grpo =
-    trainer::OnlineTrainer<GrpoLoss<Kl, Ratio>, advantage::GroupRelative<scale>, G, aggregation::SumThenNormalize, Y>;
+  struct Config {
+    loss::ClippedRatio::Config clip{};
+    typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference must then be given
+    advantage::GroupRelativeConfig advantage{};
+  };
 
-template <class Kl = loss::NoKl>
-struct GrpoConfig {
-  loss::ClippedRatio::Config clip{};
-  typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference must then be given
-  advantage::GroupRelativeConfig advantage{};
-  trainer::OnlineConfig run{};  // geometry, sampling, optimizer, schedule, loop
+  static trainer::MethodParts<Loss, Estimator, Aggregation> parts(const Config& c) {
+    return {Loss({.surrogate = c.clip, .ratio = {}, .kl = c.kl, .reduction = {}}), Estimator(c.advantage), {}};
+  }
 };
-
-template <class Kl = loss::NoKl, class Ratio = loss::TokenRatio, advantage::Scale scale = advantage::Scale::group,
-          class G, class Y, class R>
-[[nodiscard]] Grpo<G, Kl, Ratio, Y, scale> make_grpo(GrpoConfig<Kl> config, trainer::OnlineInputs<G, Y, R> inputs) {
-  return trainer::make_online(
-      config.run, GrpoLoss<Kl, Ratio>({.surrogate = config.clip, .ratio = {}, .kl = config.kl, .reduction = {}}),
-      advantage::GroupRelative<scale>(config.advantage), aggregation::SumThenNormalize(), std::move(inputs));
-}
+using Grpo = BasicGrpo<>;
 
 }  // namespace rlalgo

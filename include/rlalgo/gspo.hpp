@@ -5,7 +5,8 @@
 //
 // Source: Zheng et al., "Group Sequence Policy Optimization", arXiv 2507.18071, eq. 5 to 7; ε = 3e-4 and ε_high = 4e-4
 // are those of its section 5.1. On-policy it is GRPO.
-// Symbols: G → run.rollouts.geometry.num_generations, ε → clip.epsilon_low, ε_high → clip.epsilon_high, β → kl.beta.
+// Symbols: G → run.rollouts.geometry.num_generations, ε → method.clip.epsilon_low, ε_high →
+// method.clip.epsilon_high, β → method.kl.beta.
 // Rewards: R_i = Σ_k w_k·R_ik; NaN = not applicable (aggregation/sum_then_normalize.hpp).
 // Reduction: mean over the completions of the optimizer step and all ranks.
 // Units: log-probs in nats at the sampling temperature.
@@ -13,8 +14,6 @@
 // Errors: those of trainer/trainer.hpp and sampler/rollouts.hpp.
 // Departures: denominators are counts of the step, not of a micro-batch (docs/departures.md).
 #pragma once
-
-#include <utility>
 
 #include <rlalgo/advantage/group_relative.hpp>
 #include <rlalgo/aggregation/sum_then_normalize.hpp>
@@ -28,26 +27,22 @@
 
 namespace rlalgo {
 
-template <class Kl = loss::NoKl>
-using GspoLoss = loss::PolicyGradient<loss::ClippedRatio, loss::SequenceRatio, Kl, loss::SequenceMean>;
+template <class Kl = loss::NoKl, advantage::Scale scale = advantage::Scale::group>
+struct BasicGspo {
+  using Loss = loss::PolicyGradient<loss::ClippedRatio, loss::SequenceRatio, Kl, loss::SequenceMean>;
+  using Estimator = advantage::GroupRelative<scale>;
+  using Aggregation = aggregation::SumThenNormalize;
 
-template <class G, class Kl = loss::NoKl, class Y = sync::SharedWeights,
-          advantage::Scale scale = advantage::Scale::group>
-using Gspo = trainer::OnlineTrainer<GspoLoss<Kl>, advantage::GroupRelative<scale>, G, aggregation::SumThenNormalize, Y>;
+  struct Config {
+    loss::ClippedRatio::Config clip{.epsilon_low = 3e-4, .epsilon_high = 4e-4};
+    typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference must then be given
+    advantage::GroupRelativeConfig advantage{};
+  };
 
-template <class Kl = loss::NoKl>
-struct GspoConfig {
-  loss::ClippedRatio::Config clip{.epsilon_low = 3e-4, .epsilon_high = 4e-4};
-  typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference must then be given
-  advantage::GroupRelativeConfig advantage{};
-  trainer::OnlineConfig run{};  // geometry, sampling, optimizer, schedule, loop
+  static trainer::MethodParts<Loss, Estimator, Aggregation> parts(const Config& c) {
+    return {Loss({.surrogate = c.clip, .ratio = {}, .kl = c.kl, .reduction = {}}), Estimator(c.advantage), {}};
+  }
 };
-
-template <class Kl = loss::NoKl, advantage::Scale scale = advantage::Scale::group, class G, class Y, class R>
-[[nodiscard]] Gspo<G, Kl, Y, scale> make_gspo(GspoConfig<Kl> config, trainer::OnlineInputs<G, Y, R> inputs) {
-  return trainer::make_online(
-      config.run, GspoLoss<Kl>({.surrogate = config.clip, .ratio = {}, .kl = config.kl, .reduction = {}}),
-      advantage::GroupRelative<scale>(config.advantage), aggregation::SumThenNormalize(), std::move(inputs));
-}
+using Gspo = BasicGspo<>;
 
 }  // namespace rlalgo

@@ -4,7 +4,7 @@
 //
 // Source: Azar et al., "A General Theoretical Paradigm to Understand Learning from Human Preferences", arXiv
 // 2310.12036, eq. 17.
-// Symbols: τ of the paper → loss.beta; |y| → tokens of the completion.
+// Symbols: τ of the paper → method.beta; |y| → tokens of the completion.
 // Reduction: mean over the pairs of the optimizer step and all ranks.
 // Metrics: docs/algorithms/ipo.md; rewards and logps are sums over tokens, not means.
 // Errors: those of dpo.hpp.
@@ -15,12 +15,6 @@
 
 namespace rlalgo {
 
-using IpoLoss = DpoLoss<loss::Ipo>;
-using Ipo = Dpo<loss::Ipo>;
-using IpoConfig = DpoConfig<loss::Ipo>;
-
-[[nodiscard]] inline Ipo make_ipo(IpoConfig config, trainer::OfflineInputs inputs) {
-  return make_dpo(std::move(config), std::move(inputs));
-}
+using Ipo = BasicDpo<loss::Ipo>;
 
 }  // namespace rlalgo

@@ -4,14 +4,12 @@
 //   r = log π_θ(y|x)/π_ref(y|x),   z = max(0, mean of log π_θ(y'|x)/π_ref(y'|x)) over mismatched pairs (x, y')
 //
 // Source: Ethayarajh et al., "KTO: Model Alignment as Prospect Theoretic Optimization", arXiv 2402.01306, eq. 8.
-// Symbols: λ_D, λ_U → loss.desirable_weight, loss.undesirable_weight; β → loss.beta; labels → data::Answer::desirable.
+// Symbols: λ_D, λ_U → method.desirable_weight, method.undesirable_weight; β → method.beta; labels → data::Answer::desirable.
 // Reduction: mean over the rows of the optimizer step and all ranks; z is one number per step (loss/prospect.hpp).
 // Metrics: docs/algorithms/kto.md.
 // Errors: those of trainer/trainer.hpp and sampler/preferences.hpp.
 // Departures: see loss/prospect.hpp.
 #pragma once
-
-#include <utility>
 
 #include <rlalgo/loss/prospect.hpp>
 #include <rlalgo/trainer/offline.hpp>
@@ -19,21 +17,18 @@
 namespace rlalgo {
 
 template <class Value = loss::KahnemanTversky>
-using KtoLoss = loss::Prospect<Value>;
+struct BasicKto {
+  using Loss = loss::Prospect<Value>;
 
-template <class Value = loss::KahnemanTversky>
-using Kto = trainer::OfflineTrainer<KtoLoss<Value>>;
-
-template <class Value = loss::KahnemanTversky>
-struct KtoConfig {
-  typename KtoLoss<Value>::Config loss{};
   // Answers are taken in dataset order, so that every row keeps its neighbour.
-  trainer::OfflineConfig run{.sampling = {.micro_batch_size = 2, .shuffle = false}, .trainer = {}};
+  template <class O>
+  struct Run : trainer::BasicOfflineConfig<O> {
+    Run() {
+      this->sampling.micro_batch_size = 2;
+      this->sampling.shuffle = false;
+    }
+  };
 };
-
-template <class Value = loss::KahnemanTversky>
-[[nodiscard]] Kto<Value> make_kto(KtoConfig<Value> config, trainer::OfflineInputs inputs) {
-  return trainer::make_offline(std::move(config.run), KtoLoss<Value>(config.loss), std::move(inputs));
-}
+using Kto = BasicKto<>;
 
 }  // namespace rlalgo

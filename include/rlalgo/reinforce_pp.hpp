@@ -7,7 +7,8 @@
 //
 // Source: Hu et al., "REINFORCE++: Stabilizing Critic-Free Policy Optimization with Global Advantage Normalization",
 // arXiv 2501.03262.
-// Symbols: G → run.rollouts.geometry.num_generations, ε → clip.epsilon_low, ε_high → clip.epsilon_high, β → kl.beta.
+// Symbols: G → run.rollouts.geometry.num_generations, ε → method.clip.epsilon_low, ε_high →
+// method.clip.epsilon_high, β → method.kl.beta.
 // Rewards: R_i = Σ_k w_k·R_ik; NaN = not applicable (aggregation/sum_then_normalize.hpp).
 // Reduction: mean over all loss tokens of the optimizer step and all ranks.
 // Units: log-probs in nats at the sampling temperature.
@@ -16,8 +17,6 @@
 // Departures: the KL penalty, where one is asked for, is k3 in the loss (Kl = loss::K3Kl); the paper offers k1 in the
 // reward and k2.
 #pragma once
-
-#include <utility>
 
 #include <rlalgo/advantage/batch_whitened.hpp>
 #include <rlalgo/aggregation/sum_then_normalize.hpp>
@@ -32,26 +31,21 @@
 namespace rlalgo {
 
 template <class Kl = loss::NoKl>
-using ReinforcePpLoss = loss::PolicyGradient<loss::ClippedRatio, loss::TokenRatio, Kl, loss::GlobalTokenCount>;
+struct BasicReinforcePp {
+  using Loss = loss::PolicyGradient<loss::ClippedRatio, loss::TokenRatio, Kl, loss::GlobalTokenCount>;
+  using Estimator = advantage::BatchWhitened;
+  using Aggregation = aggregation::SumThenNormalize;
 
-template <class G, class Kl = loss::NoKl, class Y = sync::SharedWeights>
-using ReinforcePp =
-    trainer::OnlineTrainer<ReinforcePpLoss<Kl>, advantage::BatchWhitened, G, aggregation::SumThenNormalize, Y>;
+  struct Config {
+    loss::ClippedRatio::Config clip{};
+    typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference must then be given
+    advantage::BatchWhitened::Config advantage{};
+  };
 
-template <class Kl = loss::NoKl>
-struct ReinforcePpConfig {
-  loss::ClippedRatio::Config clip{};
-  typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference must then be given
-  advantage::BatchWhitened::Config advantage{};
-  trainer::OnlineConfig run{};  // geometry, sampling, optimizer, schedule, loop
+  static trainer::MethodParts<Loss, Estimator, Aggregation> parts(const Config& c) {
+    return {Loss({.surrogate = c.clip, .ratio = {}, .kl = c.kl, .reduction = {}}), Estimator(c.advantage), {}};
+  }
 };
-
-template <class Kl = loss::NoKl, class G, class Y, class R>
-[[nodiscard]] ReinforcePp<G, Kl, Y> make_reinforce_pp(ReinforcePpConfig<Kl> config,
-                                                      trainer::OnlineInputs<G, Y, R> inputs) {
-  return trainer::make_online(
-      config.run, ReinforcePpLoss<Kl>({.surrogate = config.clip, .ratio = {}, .kl = config.kl, .reduction = {}}),
-      advantage::BatchWhitened(config.advantage), aggregation::SumThenNormalize(), std::move(inputs));
-}
+using ReinforcePp = BasicReinforcePp<>;
 
 }  // namespace rlalgo

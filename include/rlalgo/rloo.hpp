@@ -5,8 +5,8 @@
 //
 // Source: Ahmadian et al., "Back to Basics: Revisiting REINFORCE-Style Optimization for Learning from Human Feedback in
 // LLMs", arXiv 2402.14740, eq. 6 and 7; the clip, which leaves the first pass over the data as it is, is TRL's.
-// Symbols: G → run.rollouts.geometry.num_generations, β → penalty.beta (0: OnlineInputs::reference is not needed), ε →
-// clip.epsilon_low, ε_high → clip.epsilon_high.
+// Symbols: G → run.rollouts.geometry.num_generations, β → method.penalty.beta (0: OnlineInputs::reference is not needed), ε →
+// method.clip.epsilon_low, ε_high → method.clip.epsilon_high.
 // Rewards: R_i = Σ_k w_k·R_ik, clipped to penalty.range; NaN = not applicable (aggregation/sum_minus_kl.hpp).
 // Reduction: mean over the completions of the optimizer step and all ranks; a completion has one ratio, no length term.
 // Units: log-probs in nats at the sampling temperature.
@@ -14,8 +14,6 @@
 // Errors: those of trainer/trainer.hpp and sampler/rollouts.hpp.
 // Departures: none.
 #pragma once
-
-#include <utility>
 
 #include <rlalgo/advantage/leave_one_out.hpp>
 #include <rlalgo/aggregation/sum_minus_kl.hpp>
@@ -28,23 +26,21 @@
 
 namespace rlalgo {
 
-using RlooLoss = loss::PolicyGradient<loss::ClippedRatio, loss::CompletionRatio, loss::NoKl, loss::SequenceMean>;
+struct Rloo {
+  using Loss = loss::PolicyGradient<loss::ClippedRatio, loss::CompletionRatio, loss::NoKl, loss::SequenceMean>;
+  using Estimator = advantage::LeaveOneOut;
+  using Aggregation = aggregation::SumMinusKl;
 
-template <class G, class Y = sync::SharedWeights>
-using Rloo = trainer::OnlineTrainer<RlooLoss, advantage::LeaveOneOut, G, aggregation::SumMinusKl, Y>;
+  struct Config {
+    loss::ClippedRatio::Config clip{};
+    aggregation::SumMinusKl::Config penalty{};
+    advantage::LeaveOneOut::Config advantage{};
+  };
 
-struct RlooConfig {
-  loss::ClippedRatio::Config clip{};
-  aggregation::SumMinusKl::Config penalty{};
-  advantage::LeaveOneOut::Config advantage{};
-  trainer::OnlineConfig run{};  // geometry, sampling, optimizer, schedule, loop
+  static trainer::MethodParts<Loss, Estimator, Aggregation> parts(const Config& c) {
+    return {Loss({.surrogate = c.clip, .ratio = {}, .kl = {}, .reduction = {}}), Estimator(c.advantage),
+            Aggregation(c.penalty)};
+  }
 };
-
-template <class G, class Y, class R>
-[[nodiscard]] Rloo<G, Y> make_rloo(RlooConfig config, trainer::OnlineInputs<G, Y, R> inputs) {
-  return trainer::make_online(config.run, RlooLoss({.surrogate = config.clip, .ratio = {}, .kl = {}, .reduction = {}}),
-                              advantage::LeaveOneOut(config.advantage), aggregation::SumMinusKl(config.penalty),
-                              std::move(inputs));
-}
 
 }  // namespace rlalgo

@@ -4,7 +4,7 @@
 //   c_it = π_θ(o_it | q, o_i<t) / π_old(o_it | q, o_i<t),   A_i = (R_i − mean_group R) / (std_group R + 1e-4)
 //
 // Source: Gao et al., "Soft Adaptive Policy Optimization", arXiv 2511.20347, eq. 5 and 6.
-// Symbols: G → run.rollouts.geometry.num_generations, τ → gate.temperature_positive and _negative, β → kl.beta.
+// Symbols: G → run.rollouts.geometry.num_generations, τ → method.gate.temperature_positive and _negative, β → method.kl.beta.
 // Rewards: R_i = Σ_k w_k·R_ik; NaN = not applicable (aggregation/sum_then_normalize.hpp).
 // Reduction: mean over the tokens of a completion, then over all completions of the optimizer step and all ranks.
 // Units: log-probs in nats at the sampling temperature.
@@ -12,8 +12,6 @@
 // Errors: those of trainer/trainer.hpp and sampler/rollouts.hpp.
 // Departures: denominators are counts of the step, not of a micro-batch (docs/departures.md).
 #pragma once
-
-#include <utility>
 
 #include <rlalgo/advantage/group_relative.hpp>
 #include <rlalgo/aggregation/sum_then_normalize.hpp>
@@ -27,26 +25,22 @@
 
 namespace rlalgo {
 
-template <class Kl = loss::NoKl>
-using SapoLoss = loss::PolicyGradient<loss::Sapo, loss::TokenRatio, Kl, loss::SequenceMean>;
+template <class Kl = loss::NoKl, advantage::Scale scale = advantage::Scale::group>
+struct BasicSapo {
+  using Loss = loss::PolicyGradient<loss::Sapo, loss::TokenRatio, Kl, loss::SequenceMean>;
+  using Estimator = advantage::GroupRelative<scale>;
+  using Aggregation = aggregation::SumThenNormalize;
 
-template <class G, class Kl = loss::NoKl, class Y = sync::SharedWeights,
-          advantage::Scale scale = advantage::Scale::group>
-using Sapo = trainer::OnlineTrainer<SapoLoss<Kl>, advantage::GroupRelative<scale>, G, aggregation::SumThenNormalize, Y>;
+  struct Config {
+    loss::Sapo::Config gate{};
+    typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference must then be given
+    advantage::GroupRelativeConfig advantage{};
+  };
 
-template <class Kl = loss::NoKl>
-struct SapoConfig {
-  loss::Sapo::Config gate{};
-  typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference must then be given
-  advantage::GroupRelativeConfig advantage{};
-  trainer::OnlineConfig run{};  // geometry, sampling, optimizer, schedule, loop
+  static trainer::MethodParts<Loss, Estimator, Aggregation> parts(const Config& c) {
+    return {Loss({.surrogate = c.gate, .ratio = {}, .kl = c.kl, .reduction = {}}), Estimator(c.advantage), {}};
+  }
 };
-
-template <class Kl = loss::NoKl, advantage::Scale scale = advantage::Scale::group, class G, class Y, class R>
-[[nodiscard]] Sapo<G, Kl, Y, scale> make_sapo(SapoConfig<Kl> config, trainer::OnlineInputs<G, Y, R> inputs) {
-  return trainer::make_online(
-      config.run, SapoLoss<Kl>({.surrogate = config.gate, .ratio = {}, .kl = config.kl, .reduction = {}}),
-      advantage::GroupRelative<scale>(config.advantage), aggregation::SumThenNormalize(), std::move(inputs));
-}
+using Sapo = BasicSapo<>;
 
 }  // namespace rlalgo

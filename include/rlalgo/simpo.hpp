@@ -4,7 +4,7 @@
 //
 // Source: Meng et al., "SimPO: Simple Preference Optimization with a Reference-Free Reward", arXiv 2405.14734, eq. 6;
 // β = 2.0 and γ = 0.5 lie in its ranges (table 7). AlphaPO (Gupta et al., arXiv 2501.03884) is SimPO with loss.shape.
-// Symbols: β → loss.beta, γ → loss.objective.gamma (not scaled by β).
+// Symbols: β → method.beta, γ → method.objective.gamma (not scaled by β).
 // Reduction: mean over the pairs of the optimizer step and all ranks.
 // Metrics: docs/algorithms/simpo.md.
 // Errors: those of cpo.hpp.
@@ -15,16 +15,14 @@
 
 namespace rlalgo {
 
-using SimPoLoss = CpoLoss<loss::MarginSigmoid, loss::MeanLogProb>;
-using SimPo = Cpo<loss::MarginSigmoid, loss::MeanLogProb>;
+struct SimPo {
+  using Loss = BasicCpo<loss::MarginSigmoid, loss::MeanLogProb>::Loss;
 
-struct SimPoConfig {
-  SimPoLoss::Config loss{.beta = 2.0, .objective = {.gamma = 0.5}, .likelihood_weight = 0.0};
-  trainer::OfflineConfig run{};  // batch, order, optimizer, schedule, loop
+  struct Config : Loss::Config {
+    Config() : Loss::Config{.beta = 2.0, .objective = {.gamma = 0.5}, .likelihood_weight = 0.0} {}
+  };
+
+  static trainer::MethodParts<Loss> parts(const Config& c) { return {Loss(c)}; }
 };
-
-[[nodiscard]] inline SimPo make_simpo(SimPoConfig config, trainer::OfflineInputs inputs) {
-  return trainer::make_offline(std::move(config.run), SimPoLoss(std::move(config.loss)), std::move(inputs));
-}
 
 }  // namespace rlalgo

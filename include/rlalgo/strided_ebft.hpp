@@ -5,15 +5,13 @@
 //
 // Source: "Energy-based fine-tuning", arXiv 2603.12248, eq. 7–9 and 94; axolotl 0.19 `ebft.mode: strided`.
 // Symbols: stride, a0, G (tokens of a block), n (samples) → run.sampling; φ → StridedInputs::network; y_k → the document's
-// tokens at e_k; N → generated tokens of the step; c_rl, c_ce → loss; b → E, the corrected baseline by default.
+// tokens at e_k; N → generated tokens of the step; c_rl, c_ce → method.loss; b → E, the corrected baseline by default.
 // Shapes: documents of any length, without padding; K blocks each. Units: nats at the sampling temperature; CE at 1.
 // Reduction: sums over all micro-batches and ranks, divided by counts of the optimizer step.
 // Metrics: docs/algorithms/ebft.md.
 // Errors: those of sampler/strided_blocks.hpp, inference/block_engine.hpp, feature/ and trainer/trainer.hpp.
 // Departures: predictors, order of advantages, baseline and sampling are the paper's, not axolotl's (docs/departures.md).
 #pragma once
-
-#include <utility>
 
 #include <rlalgo/loss/global_token_count.hpp>
 #include <rlalgo/loss/no_kl.hpp>
@@ -25,25 +23,24 @@
 
 namespace rlalgo {
 
-using StridedEbftScore = loss::PolicyGradient<loss::Reinforce, loss::TokenRatio, loss::NoKl, loss::GlobalTokenCount>;
-using StridedEbftLoss = loss::WithCrossEntropy<StridedEbftScore>;
+template <class E = feature::LeaveOutPairs>
+struct BasicStridedEbft {
+  using Score = loss::PolicyGradient<loss::Reinforce, loss::TokenRatio, loss::NoKl, loss::GlobalTokenCount>;
+  using Loss = loss::WithCrossEntropy<Score>;
+  using Estimator = E;
+  template <class O>
+  using Run = trainer::BasicStridedTrainerConfig<O>;
 
-template <class G, class E = feature::LeaveOutPairs, class Y = sync::SharedWeights, class O = optim::AdamW>
-using StridedEbft = trainer::StridedTrainer<StridedEbftLoss, G, E, Y, O>;
+  struct Config {
+    Loss::Config loss{.policy = 1.0, .cross_entropy = 0.0, .prefix = "ebft/"};
+    E baseline{};
+  };
 
-template <class O = optim::AdamW>
-struct BasicStridedEbftConfig {
-  StridedEbftLoss::Config loss{.policy = 1.0, .cross_entropy = 0.0, .prefix = "ebft/"};
-  trainer::BasicStridedTrainerConfig<O> run{};  // blocks, rewards, optimizer, schedule, loop
+  static trainer::MethodParts<Loss, Estimator> parts(const Config& c, sampler::StridedConfig& sampling) {
+    sampling.likelihood = c.loss.cross_entropy > 0;
+    return {Loss(c.loss, Score({})), c.baseline, {}};
+  }
 };
-using StridedEbftConfig = BasicStridedEbftConfig<>;
-
-template <class E = feature::LeaveOutPairs, class O, class G, class Y>
-[[nodiscard]] StridedEbft<G, E, Y, O> make_strided_ebft(BasicStridedEbftConfig<O> config,
-                                                        trainer::StridedInputs<G, Y> inputs, E estimator = {}) {
-  config.run.sampling.likelihood = config.loss.cross_entropy > 0;
-  return trainer::make_strided(std::move(config.run), StridedEbftLoss(std::move(config.loss), StridedEbftScore({})),
-                               std::move(estimator), std::move(inputs));
-}
+using StridedEbft = BasicStridedEbft<>;
 
 }  // namespace rlalgo

@@ -5,7 +5,7 @@
 //   A_i = (R_i − mean_group R) / (std_group R + 1e-4)
 //
 // Source: TRL's loss_type "vespo" (get_gamma_weights) and its defaults; clamps in loss/vespo.hpp.
-// Symbols: G → run.rollouts.geometry.num_generations, κ, λ → weight.k_… and lambda_…, β → kl.beta.
+// Symbols: G → run.rollouts.geometry.num_generations, κ, λ → method.weight.k_… and lambda_…, β → method.kl.beta.
 // Rewards: R_i = Σ_k w_k·R_ik; NaN = not applicable (aggregation/sum_then_normalize.hpp).
 // Reduction: mean over all loss tokens of the optimizer step and all ranks.
 // Units: log-probs in nats at the sampling temperature.
@@ -13,8 +13,6 @@
 // Errors: those of trainer/trainer.hpp and sampler/rollouts.hpp.
 // Departures: none.
 #pragma once
-
-#include <utility>
 
 #include <rlalgo/advantage/group_relative.hpp>
 #include <rlalgo/aggregation/sum_then_normalize.hpp>
@@ -28,27 +26,22 @@
 
 namespace rlalgo {
 
-template <class Kl = loss::NoKl>
-using VespoLoss = loss::PolicyGradient<loss::Vespo, loss::TokenRatio, Kl, loss::GlobalTokenCount>;
+template <class Kl = loss::NoKl, advantage::Scale scale = advantage::Scale::group>
+struct BasicVespo {
+  using Loss = loss::PolicyGradient<loss::Vespo, loss::TokenRatio, Kl, loss::GlobalTokenCount>;
+  using Estimator = advantage::GroupRelative<scale>;
+  using Aggregation = aggregation::SumThenNormalize;
 
-template <class G, class Kl = loss::NoKl, class Y = sync::SharedWeights,
-          advantage::Scale scale = advantage::Scale::group>
-using Vespo =
-    trainer::OnlineTrainer<VespoLoss<Kl>, advantage::GroupRelative<scale>, G, aggregation::SumThenNormalize, Y>;
+  struct Config {
+    loss::Vespo::Config weight{};
+    typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference must then be given
+    advantage::GroupRelativeConfig advantage{};
+  };
 
-template <class Kl = loss::NoKl>
-struct VespoConfig {
-  loss::Vespo::Config weight{};
-  typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference must then be given
-  advantage::GroupRelativeConfig advantage{};
-  trainer::OnlineConfig run{};  // geometry, sampling, optimizer, schedule, loop
+  static trainer::MethodParts<Loss, Estimator, Aggregation> parts(const Config& c) {
+    return {Loss({.surrogate = c.weight, .ratio = {}, .kl = c.kl, .reduction = {}}), Estimator(c.advantage), {}};
+  }
 };
-
-template <class Kl = loss::NoKl, advantage::Scale scale = advantage::Scale::group, class G, class Y, class R>
-[[nodiscard]] Vespo<G, Kl, Y, scale> make_vespo(VespoConfig<Kl> config, trainer::OnlineInputs<G, Y, R> inputs) {
-  return trainer::make_online(
-      config.run, VespoLoss<Kl>({.surrogate = config.weight, .ratio = {}, .kl = config.kl, .reduction = {}}),
-      advantage::GroupRelative<scale>(config.advantage), aggregation::SumThenNormalize(), std::move(inputs));
-}
+using Vespo = BasicVespo<>;
 
 }  // namespace rlalgo

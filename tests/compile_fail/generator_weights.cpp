@@ -12,6 +12,6 @@ using Sync = sync::HttpWeightSync;
 using Sync = sync::SharedWeights;
 #endif
 
-auto make(const GrpoConfig<>& config, trainer::OnlineInputs<remote::VllmClient, Sync> inputs) {
-  return make_grpo(config, std::move(inputs));
+auto run(const TrainConfig<Grpo>& config, trainer::OnlineInputs<remote::VllmClient, Sync> inputs) {
+  return train<Grpo>(config, inputs);
 }

@@ -11,5 +11,6 @@ using Objective = Sigmoid;
 using Objective = ApoZero;
 #endif
 
-DpoConfig<Objective, JensenShannon> config;
-auto make(OfflineInputs inputs) { return make_dpo(config, std::move(inputs)); }
+using Method = BasicDpo<Objective, JensenShannon>;
+TrainConfig<Method> config;
+auto run(OfflineInputs inputs) { return train<Method>(config, inputs); }

@@ -12,4 +12,5 @@ using Objective = Sigmoid;
 using Objective = GlobalTokenCount;  // an aggregation has no place here
 #endif
 
-auto make(DpoConfig<Objective> config, OfflineInputs inputs) { return make_dpo(config, std::move(inputs)); }
+using Method = BasicDpo<Objective>;
+auto run(TrainConfig<Method> config, OfflineInputs inputs) { return train<Method>(config, inputs); }

@@ -11,5 +11,6 @@ using Objective = Sigmoid;
 using Objective = Aot;
 #endif
 
-DpoConfig<Objective, ReverseKl, PolicyWeighted> config;
-auto make(OfflineInputs inputs) { return make_dpo(config, std::move(inputs)); }
+using Method = BasicDpo<Objective, ReverseKl, PolicyWeighted>;
+TrainConfig<Method> config;
+auto run(OfflineInputs inputs) { return train<Method>(config, inputs); }

@@ -12,4 +12,5 @@ using Inputs = trainer::OnlineInputs<Pulls, sync::SharedWeights, std::shared_ptr
 using Inputs = trainer::OnlineInputs<Pulls>;  // no reference, and a penalty that compares with one
 #endif
 
-auto make(const GrpoConfig<loss::K3Kl>& config, Inputs inputs) { return make_grpo(config, std::move(inputs)); }
+using GrpoWithKl = BasicGrpo<loss::K3Kl>;
+auto run(const TrainConfig<GrpoWithKl>& config, Inputs inputs) { return train<GrpoWithKl>(config, inputs); }

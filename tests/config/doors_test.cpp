@@ -218,37 +218,37 @@ void compare_grpo_family() {
     run.trl.epsilon_high = 0.3;
     return run;
   };
-  compare_both<GrpoLoss<>, GrpoLoss<loss::K3Kl>>("grpo.hpp", clipped(run_of("grpo", "grpo")), clip);
-  compare_both<BnpoLoss<>, BnpoLoss<loss::K3Kl>>("bnpo.hpp", clipped(run_of("grpo", "bnpo")), clip);
-  compare_both<DapoLoss<>, DapoLoss<loss::K3Kl>>("dapo.hpp", clipped(run_of("grpo", "dapo")), clip);
-  compare_both<DrGrpoLoss<>, DrGrpoLoss<loss::K3Kl>>("dr_grpo.hpp", clipped(run_of("grpo", "dr_grpo")),
-                                                     [&](auto& settings) {
-                                                       clip(settings);
-                                                       settings.reduction = {.max_completion_length = length_limit};
-                                                     });
+  compare_both<Grpo::Loss, BasicGrpo<loss::K3Kl>::Loss>("grpo.hpp", clipped(run_of("grpo", "grpo")), clip);
+  compare_both<Bnpo::Loss, BasicBnpo<loss::K3Kl>::Loss>("bnpo.hpp", clipped(run_of("grpo", "bnpo")), clip);
+  compare_both<Dapo::Loss, BasicDapo<loss::K3Kl>::Loss>("dapo.hpp", clipped(run_of("grpo", "dapo")), clip);
+  compare_both<DrGrpo::Loss, BasicDrGrpo<loss::K3Kl>::Loss>(
+      "dr_grpo.hpp", clipped(run_of("grpo", "dr_grpo")), [&](auto& settings) {
+        clip(settings);
+        settings.reduction = {.max_completion_length = length_limit};
+      });
   config::RunConfig sequence = clipped(run_of("grpo", "grpo"));
   sequence.trl.importance_sampling_level = "sequence";
-  compare_both<GspoLoss<>, GspoLoss<loss::K3Kl>>("gspo.hpp", sequence, clip);
+  compare_both<Gspo::Loss, BasicGspo<loss::K3Kl>::Loss>("gspo.hpp", sequence, clip);
   sequence.trl.loss_type = "luspo";
-  compare_both<LuspoLoss<>, LuspoLoss<loss::K3Kl>>("luspo.hpp", sequence, clip);
-  compare_both<ReinforcePpLoss<>, ReinforcePpLoss<loss::K3Kl>>("reinforce_pp.hpp", clipped(run_of("grpo", "dapo")),
-                                                               clip);
-  compare_both<GdpoLoss<>, GdpoLoss<loss::K3Kl>>("gdpo.hpp", clipped(run_of("gdpo", "grpo")), clip);
+  compare_both<Luspo::Loss, BasicLuspo<loss::K3Kl>::Loss>("luspo.hpp", sequence, clip);
+  compare_both<ReinforcePp::Loss, BasicReinforcePp<loss::K3Kl>::Loss>("reinforce_pp.hpp",
+                                                                      clipped(run_of("grpo", "dapo")), clip);
+  compare_both<Gdpo::Loss, BasicGdpo<loss::K3Kl>::Loss>("gdpo.hpp", clipped(run_of("gdpo", "grpo")), clip);
 }
 
 TEST_CASE("doors of the GRPO family are the rows of trl.loss_type") { compare_grpo_family(); }
 
 void compare_own_surrogates() {
   config::RunConfig cispo = run_of("grpo", "cispo");
-  cispo.trl.epsilon_high = CispoConfig<>{}.cap.epsilon_high;
-  compare_both<CispoLoss<>, CispoLoss<loss::K3Kl>>("cispo.hpp", cispo,
-                                                   [](auto& settings) { settings.surrogate = CispoConfig<>{}.cap; });
+  cispo.trl.epsilon_high = Cispo::Config{}.cap.epsilon_high;
+  compare_both<Cispo::Loss, BasicCispo<loss::K3Kl>::Loss>(
+      "cispo.hpp", cispo, [](auto& settings) { settings.surrogate = Cispo::Config{}.cap; });
   config::RunConfig sapo = run_of("grpo", "sapo");
-  sapo.trl.sapo_temperature_pos = SapoConfig<>{}.gate.temperature_positive;
-  sapo.trl.sapo_temperature_neg = SapoConfig<>{}.gate.temperature_negative;
-  compare_both<SapoLoss<>, SapoLoss<loss::K3Kl>>("sapo.hpp", sapo, as_is);
-  compare_both<VespoLoss<>, VespoLoss<loss::K3Kl>>("vespo.hpp", run_of("grpo", "vespo"), as_is);
-  compare_policy_gradient<RlooLoss>("rloo.hpp", run_of("rloo"), as_is);
+  sapo.trl.sapo_temperature_pos = Sapo::Config{}.gate.temperature_positive;
+  sapo.trl.sapo_temperature_neg = Sapo::Config{}.gate.temperature_negative;
+  compare_both<Sapo::Loss, BasicSapo<loss::K3Kl>::Loss>("sapo.hpp", sapo, as_is);
+  compare_both<Vespo::Loss, BasicVespo<loss::K3Kl>::Loss>("vespo.hpp", run_of("grpo", "vespo"), as_is);
+  compare_policy_gradient<Rloo::Loss>("rloo.hpp", run_of("rloo"), as_is);
 }
 
 TEST_CASE("doors with a surrogate of their own are its row, the paper's constants written as keys") {
@@ -260,9 +260,9 @@ void compare_feature_matching() {
   run.ebft.rl_coef = 0.7;
   run.ebft.ce_coef = 0.3;
   compared().insert("ebft.hpp");
-  const EbftLoss<>::Config weights{.policy = 0.7, .cross_entropy = 0.3, .prefix = "ebft/"};
+  const Ebft::Loss::Config weights{.policy = 0.7, .cross_entropy = 0.3, .prefix = "ebft/"};
   for (unsigned seed = 1; seed <= 5; ++seed)
-    check_same(outcome_of(EbftLoss<>(weights, DapoLoss<>({.surrogate = config::clipped_ratio(run)})), seed),
+    check_same(outcome_of(Ebft::Loss(weights, Dapo::Loss({.surrogate = config::clipped_ratio(run)})), seed),
                policy_gradient_row(run, seed));
   // config/detail/train_strided.hpp calls this door itself.
   CHECK(config::find_row(config::matching_modes(), "strided")->door == "strided_ebft.hpp");
@@ -287,14 +287,14 @@ TEST_CASE("ebft.hpp is the row of rl: ebft") {
 TEST_CASE("the second argument of a door is trl.importance_sampling_level") {
   config::RunConfig run = run_of("grpo", "dapo");
   run.trl.importance_sampling_level = "sequence_token";
-  compare_policy_gradient<DapoLoss<loss::NoKl, loss::SequenceTokenRatio>>("dapo.hpp", run, as_is);
+  compare_policy_gradient<BasicDapo<loss::NoKl, loss::SequenceTokenRatio>::Loss>("dapo.hpp", run, as_is);
   run.trl.importance_sampling_level = "sequence";
-  compare_policy_gradient<DapoLoss<loss::NoKl, loss::SequenceRatio>>("dapo.hpp", run, as_is);
+  compare_policy_gradient<BasicDapo<loss::NoKl, loss::SequenceRatio>::Loss>("dapo.hpp", run, as_is);
 }
 
 TEST_CASE("estimators and aggregations of doors are those of the rows") {
   const aggregation::SumThenNormalize sum;
-  check_advantages(run_of("grpo"), sum, advantage::GroupRelative<>(GrpoConfig<>{}.advantage));
+  check_advantages(run_of("grpo"), sum, advantage::GroupRelative<>(Grpo::Config{}.advantage));
   config::RunConfig unscaled = run_of("grpo", "dr_grpo");
   unscaled.trl.scale_rewards = "none";
   check_advantages(unscaled, sum, advantage::GroupRelative<advantage::Scale::none>());
@@ -302,10 +302,10 @@ TEST_CASE("estimators and aggregations of doors are those of the rows") {
   config::RunConfig rloo = run_of("rloo");
   rloo.trl.reward_clip_range = {-1.0, 1.0};
   check_advantages(rloo, aggregation::SumMinusKl({.beta = 0.05, .range = std::pair(-1.0, 1.0)}),
-                   advantage::LeaveOneOut(RlooConfig{}.advantage));
+                   advantage::LeaveOneOut(Rloo::Config{}.advantage));
   config::RunConfig whitened = run_of("grpo");
   whitened.trl.advantage_estimator = "reinforce_pp_baseline";
-  check_advantages(whitened, sum, advantage::BatchWhitened(ReinforcePpConfig<>{}.advantage));
+  check_advantages(whitened, sum, advantage::BatchWhitened(ReinforcePp::Config{}.advantage));
   whitened.trl.advantage_estimator = "reinforce_pp";
   check_advantages(whitened, sum, advantage::BatchWhitened({.group_baseline = false}));
   whitened.trl.advantage_estimator = "leave_one_out";
@@ -315,21 +315,21 @@ TEST_CASE("estimators and aggregations of doors are those of the rows") {
 }
 
 void compare_preference_recipes() {
-  compare_preference<DpoLoss<>>("dpo.hpp", run_of("dpo"), as_is);
-  compare_preference<IpoLoss>("ipo.hpp", run_of("ipo"), as_is);
-  compare_preference<OrpoLoss>("orpo.hpp", run_of("orpo"), as_is);
-  compare_preference<CpoLoss<>>("cpo.hpp", run_of("cpo"), as_is);
+  compare_preference<Dpo::Loss>("dpo.hpp", run_of("dpo"), as_is);
+  compare_preference<Ipo::Loss>("ipo.hpp", run_of("ipo"), as_is);
+  compare_preference<Orpo::Loss>("orpo.hpp", run_of("orpo"), as_is);
+  compare_preference<Cpo::Loss>("cpo.hpp", run_of("cpo"), as_is);
   config::RunConfig simpo = run_of("simpo");
   simpo.beta = 2.0;
   simpo.preference.simpo_gamma = 0.5;
   simpo.preference.cpo_alpha = 0.0;
-  compare_preference<SimPoLoss>("simpo.hpp", simpo, [](auto& settings) { settings = SimPoConfig{}.loss; });
+  compare_preference<SimPo::Loss>("simpo.hpp", simpo, [](auto& settings) { settings = SimPo::Config{}; });
   config::RunConfig kto = run_of("kto");
   kto.preference.kto_undesirable_weight = 0.7;
   const auto weights = [](auto& settings) { settings.undesirable_weight = 0.7; };
-  compare_preference<KtoLoss<>>("kto.hpp", kto, weights);
+  compare_preference<Kto::Loss>("kto.hpp", kto, weights);
   kto.preference.loss_type = "apo_zero_unpaired";
-  compare_preference<KtoLoss<loss::ApoZeroUnpaired>>("kto.hpp", kto, weights);
+  compare_preference<typename BasicKto<loss::ApoZeroUnpaired>::Loss>("kto.hpp", kto, weights);
 }
 
 TEST_CASE("doors of preference methods are the rows of rl") { compare_preference_recipes(); }
@@ -345,7 +345,8 @@ void compare_objective(const char* name, typename O::Config objective = {}) {
   const config::PairObjective row = config::pair_objectives_of(run).front();
   CHECK(row.uses_scores == O::uses_scores);
   CHECK(row.per_pair == O::per_pair);
-  compare_preference<DpoLoss<O>>("dpo.hpp", run, [&](auto& settings) { settings.objective = objective; });
+  compare_preference<typename BasicDpo<O>::Loss>("dpo.hpp", run,
+                                                 [&](auto& settings) { settings.objective = objective; });
 }
 
 }  // namespace
@@ -369,10 +370,11 @@ TEST_CASE("objectives of dpo.hpp are the rows of dpo_loss_type") {
 
   config::RunConfig weighted = run_of("dpo");
   weighted.preference.dpo_use_weighting = true;
-  compare_preference<DpoLoss<loss::Sigmoid, loss::ReverseKl, loss::PolicyWeighted>>("dpo.hpp", weighted, as_is);
+  compare_preference<typename BasicDpo<loss::Sigmoid, loss::ReverseKl, loss::PolicyWeighted>::Loss>("dpo.hpp", weighted,
+                                                                                                    as_is);
   config::RunConfig divergent = run_of("dpo");
   divergent.preference.f_divergence_type = "js_divergence";
-  compare_preference<DpoLoss<loss::Sigmoid, loss::JensenShannon>>("dpo.hpp", divergent, as_is);
+  compare_preference<typename BasicDpo<loss::Sigmoid, loss::JensenShannon>::Loss>("dpo.hpp", divergent, as_is);
 }
 
 TEST_CASE("levels and objectives of cpo.hpp are the rows of trl.loss_type") {
@@ -381,12 +383,12 @@ TEST_CASE("levels and objectives of cpo.hpp are the rows of trl.loss_type") {
     run.preference.loss_type = name;
     return run;
   };
-  compare_preference<CpoLoss<loss::Hinge>>("cpo.hpp", named("hinge"), as_is);
-  compare_preference<CpoLoss<loss::Ipo, loss::MeanLogProb>>("cpo.hpp", named("ipo"), as_is);
-  compare_preference<SimPoLoss>("cpo.hpp", named("simpo"), [](auto& settings) { settings.objective.gamma = 0.5; });
+  compare_preference<typename BasicCpo<loss::Hinge>::Loss>("cpo.hpp", named("hinge"), as_is);
+  compare_preference<typename BasicCpo<loss::Ipo, loss::MeanLogProb>::Loss>("cpo.hpp", named("ipo"), as_is);
+  compare_preference<SimPo::Loss>("cpo.hpp", named("simpo"), [](auto& settings) { settings.objective.gamma = 0.5; });
   config::RunConfig alpha = named("alphapo");
   alpha.preference.alpha = 0.25;
-  compare_preference<SimPoLoss>("cpo.hpp", alpha, [](auto& settings) {
+  compare_preference<SimPo::Loss>("cpo.hpp", alpha, [](auto& settings) {
     settings.objective.gamma = 0.5;
     settings.likelihood_weight = 0.0;
     settings.shape = 0.25;

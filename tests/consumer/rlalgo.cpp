@@ -6,13 +6,13 @@
 #include <vector>
 
 int main() {
-  const rlalgo::GrpoConfig<> config;
-  const rlalgo::advantage::GroupRelative<> estimator(config.advantage);
+  const rlalgo::TrainConfig<rlalgo::Grpo> config;
+  const rlalgo::advantage::GroupRelative<> estimator(config.method.advantage);
   const std::vector<double> rewards = {1.0, 0.0, 0.0, 1.0};
   const auto estimate = estimator(rewards, rlalgo::core::Groups::uniform(rewards.size(), 4));
   std::printf("advantage of a correct answer: %.3f\n", estimate.advantage[0]);
 
-  const rlalgo::GrpoLoss<> loss({.surrogate = config.clip, .ratio = {}, .kl = {}, .reduction = {}});
+  const rlalgo::Grpo::Loss loss = rlalgo::Grpo::parts(config.method).loss;
   try {
     loss({}, {});
   } catch (const rlalgo::core::Error& error) {

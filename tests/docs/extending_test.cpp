@@ -24,7 +24,6 @@
 #include <rlalgo/aggregation/sum_then_normalize.hpp>
 #include <rlalgo/core/philox.hpp>
 #include <rlalgo/optim/concept.hpp>
-#include <rlalgo/reward/functor.hpp>
 #include <rlalgo/sampler/rollout_rows.hpp>
 #include <rlalgo/sync/no_sync.hpp>
 #include <rlalgo/trainer/online.hpp>
@@ -48,7 +47,6 @@ struct Bandit : model::Policy {
 
 // [loss]
 struct PlainReinforce {
-  struct Config {};
   static constexpr loss::Needs needs{};                          // no old, no reference log-probs
   static constexpr loss::RowKind rows = loss::RowKind::samples;  // completions with one advantage each
 
@@ -148,7 +146,6 @@ class Demonstrations {
 };
 
 struct Likelihood {
-  struct Config {};
   static constexpr loss::Needs needs{};
   static constexpr loss::RowKind rows = loss::RowKind::samples;
 
@@ -202,6 +199,13 @@ class Momentum {
   Config config_;
   std::vector<at::Tensor> velocity_;  // as the parameters
 };
+// [method]
+struct RankedReinforce {
+  using Loss = PlainReinforce;
+  using Estimator = Ranked;
+  using Aggregation = aggregation::SumThenNormalize;
+};
+
 // [end]
 
 double probability(const Bandit& bandit, std::int64_t machine) {
@@ -224,20 +228,19 @@ TEST_CASE("docs/extending.md: a model, a loss, an estimator, a reward, a generat
   const trainer::TrainerConfig settings = steps(40, scratch);
   // [reward]
   // Machine i pays i/4.
-  const auto payout = reward::from("payout", [](const reward::Sample& s) { return s.ids[0] / 4.0; });
+  const auto payout = [](const reward::Sample& s) { return s.ids[0] / 4.0; };
   // [online]
   const auto bandit = std::make_shared<Bandit>();
   CopiedPulls pulls;
-  trainer::OnlineConfig config{.trainer = settings};
-  config.rollouts.geometry = {.micro_batch_size = 32, .num_generations = 32};
-  auto trainer = trainer::make_online(config, PlainReinforce{}, Ranked{}, aggregation::SumThenNormalize(),
-                                      trainer::OnlineInputs<CopiedPulls, CopyAtPublish>{
-                                          .policy = bandit,
-                                          .generator = pulls,
-                                          .prompts = {{.row = 0, .ids = {0}, .prompt = "", .columns = {}}},
-                                          .rewards = {{payout}},
-                                          .sync = {.policy = bandit, .generator = &pulls}});
-  const run::Outcome outcome = trainer.run();
+  TrainConfig<RankedReinforce> config{.method = {}, .run = {.trainer = settings}};
+  config.run.rollouts.geometry = {.micro_batch_size = 32, .num_generations = 32};
+  const trainer::OnlineInputs<CopiedPulls, CopyAtPublish> inputs{
+      .policy = bandit,
+      .generator = pulls,
+      .prompts = {{.row = 0, .ids = {0}, .prompt = "", .columns = {}}},
+      .rewards = {{"payout", payout}},
+      .sync = {.policy = bandit, .generator = &pulls}};
+  const run::Outcome outcome = train<RankedReinforce>(config, inputs);
   // [end]
   CHECK(outcome.step == 40);
   CHECK(probability(*bandit, 4) > 0.6);

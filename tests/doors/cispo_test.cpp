@@ -6,8 +6,7 @@ using namespace rlalgo;
 
 TEST_CASE("cispo: every token of the step weighs the same") {
   for (const std::int64_t parts : {1, 2, 3, 12}) {
-    rlalgo::support::DoorStep step = rlalgo::support::run_door(
-        CispoConfig<>{}, [](auto config, auto inputs) { return make_cispo(config, std::move(inputs)); }, parts);
+    rlalgo::support::DoorStep step = rlalgo::support::run_door<Cispo>(parts);
     REQUIRE(step.rows.size() == 12);
     REQUIRE(rlalgo::support::token_count(step.rows) > 12);
     const double tokens = rlalgo::support::token_count(step.rows);
@@ -17,4 +16,6 @@ TEST_CASE("cispo: every token of the step weighs the same") {
   }
 }
 
-TEST_CASE("cispo: the cap is a bound of the ratio itself") { CHECK(CispoConfig<>{}.cap.epsilon_high == 5.0); }
+TEST_CASE("cispo: the cap is a bound of the ratio itself") {
+  CHECK(TrainConfig<Cispo>{}.method.cap.epsilon_high == 5.0);
+}

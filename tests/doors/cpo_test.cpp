@@ -8,9 +8,8 @@ using namespace rlalgo;
 TEST_CASE("cpo: contrast of summed log-probs, and the likelihood of the chosen answer") {
   const auto p = rlalgo::support::arm_log_probs();
   const double margin = p[1] + p[2] - p[3];
-  CpoConfig<> config;
-  config.loss.beta = 0.5;
-  CHECK(rlalgo::support::first_loss(config, [](auto c, auto inputs) {
-          return make_cpo(std::move(c), std::move(inputs));
-        }) == Approx(std::log1p(std::exp(-0.5 * margin)) - (p[1] + p[2]) / 2).epsilon(1e-6));
+  TrainConfig<Cpo> config;
+  config.method.beta = 0.5;
+  CHECK(rlalgo::support::first_loss(config) ==
+        Approx(std::log1p(std::exp(-0.5 * margin)) - (p[1] + p[2]) / 2).epsilon(1e-6));
 }

@@ -6,8 +6,7 @@ using namespace rlalgo;
 
 TEST_CASE("dapo: every token of the step weighs the same") {
   for (const std::int64_t parts : {1, 2, 3, 12}) {
-    const rlalgo::support::DoorStep step = rlalgo::support::run_door(
-        DapoConfig<>{}, [](auto config, auto inputs) { return make_dapo(config, std::move(inputs)); }, parts);
+    const rlalgo::support::DoorStep step = rlalgo::support::run_door<Dapo>(parts);
     REQUIRE(step.rows.size() == 12);
     const double tokens = rlalgo::support::token_count(step.rows);
     REQUIRE(tokens > 12);
@@ -19,6 +18,6 @@ TEST_CASE("dapo: every token of the step weighs the same") {
 }
 
 TEST_CASE("dapo: the upper clip is the paper's") {
-  CHECK(DapoConfig<>{}.clip.epsilon_low == 0.2);
-  CHECK(DapoConfig<>{}.clip.epsilon_high == 0.28);
+  CHECK(TrainConfig<Dapo>{}.method.clip.epsilon_low == 0.2);
+  CHECK(TrainConfig<Dapo>{}.method.clip.epsilon_high == 0.28);
 }

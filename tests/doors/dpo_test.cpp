@@ -8,10 +8,9 @@ using namespace rlalgo;
 TEST_CASE("dpo: the paper's loss on one pair, and other objectives in its place") {
   const auto p = rlalgo::support::arm_log_probs();
   const double margin = (p[1] + p[2] + 2 * std::log(4.0)) - (p[3] + std::log(4.0));
-  const auto make = [](auto config, auto inputs) { return make_dpo(std::move(config), std::move(inputs)); };
-  CHECK(rlalgo::support::first_loss(DpoConfig<>{.loss = {.beta = 0.5}}, make) ==
+  CHECK(rlalgo::support::first_loss<Dpo>({.method = {.beta = 0.5}}) ==
         Approx(std::log1p(std::exp(-0.5 * margin))).epsilon(1e-6));
-  CHECK(rlalgo::support::first_loss(DpoConfig<loss::Hinge>{.loss = {.beta = 0.5}}, make) ==
+  CHECK(rlalgo::support::first_loss<BasicDpo<loss::Hinge>>({.method = {.beta = 0.5}}) ==
         Approx(1 - 0.5 * margin).epsilon(1e-6));
-  CHECK(DpoConfig<>{}.loss.beta == 0.1);
+  CHECK(TrainConfig<Dpo>{}.method.beta == 0.1);
 }

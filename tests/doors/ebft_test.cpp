@@ -39,8 +39,8 @@ Outcome train(double cross_entropy, std::int64_t steps, std::int64_t parts = 1) 
   std::vector<data::TokenizedPrompt> prompts(2);
   for (auto& p : prompts)
     p = {.row = 0, .ids = {0}, .prompt = "p", .columns = {{"ground_truth", "c"}}, .answer_ids = {2, 2}};
-  EbftConfig<> config;
-  config.loss.cross_entropy = cross_entropy;
+  TrainConfig<Ebft> config;
+  config.method.loss.cross_entropy = cross_entropy;
   config.run.rollouts.geometry = {.micro_batch_size = 12 / parts,
                                   .gradient_accumulation_steps = parts,
                                   .steps_per_generation = parts,
@@ -49,18 +49,17 @@ Outcome train(double cross_entropy, std::int64_t steps, std::int64_t parts = 1) 
   config.run.trainer.max_grad_norm = 0;
   config.run.trainer.schedule = {.name = "constant", .learning_rate = 0.1};
   config.run.trainer.loop.max_steps = steps;
-  auto trainer =
-      make_ebft(config, matching(),
-                trainer::OnlineInputs<support::BanditPulls>{.policy = bandit,
-                                                            .generator = pulls,
-                                                            .prompts = prompts,
-                                                            .rewards = {},
-                                                            .decode = [](std::span<const data::TokenId> ids) {
-                                                              std::string out;
-                                                              for (const data::TokenId id : ids)
-                                                                out += static_cast<char>('a' + id);
-                                                              return out;
-                                                            }});
+  auto trainer = make_trainer<Ebft>(
+      config, trainer::OnlineInputs<support::BanditPulls>{.policy = bandit,
+                                                          .generator = pulls,
+                                                          .prompts = prompts,
+                                                          .rewards = ebft_rewards(matching()),
+                                                          .decode = [](std::span<const data::TokenId> ids) {
+                                                            std::string out;
+                                                            for (const data::TokenId id : ids)
+                                                              out += static_cast<char>('a' + id);
+                                                            return out;
+                                                          }});
   Outcome out;
   for (std::int64_t k = 0; k < steps; ++k) out.steps.push_back(trainer.step(k));
   out.pulled = at::softmax(bandit->parameters().front().value.detach(), 0)[2].item<double>();

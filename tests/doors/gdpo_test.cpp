@@ -6,8 +6,7 @@ using namespace rlalgo;
 
 TEST_CASE("gdpo: with one reward it is GRPO, whitened over the batch") {
   for (const std::int64_t parts : {1, 2, 3, 12}) {
-    rlalgo::support::DoorStep step = rlalgo::support::run_door(
-        GdpoConfig<>{}, [](auto config, auto inputs) { return make_gdpo(config, std::move(inputs)); }, parts);
+    rlalgo::support::DoorStep step = rlalgo::support::run_door<Gdpo>(parts);
     REQUIRE(step.rows.size() == 12);
     REQUIRE(rlalgo::support::token_count(step.rows) > 12);
     const double deviation = rlalgo::support::deviation(step.rows);

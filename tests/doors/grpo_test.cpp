@@ -1,4 +1,5 @@
 #include <rlalgo/grpo.hpp>
+#include <rlalgo/optim/adamw_8bit.hpp>
 #include <support/catch.hpp>
 #include <support/door.hpp>
 
@@ -6,8 +7,7 @@ using namespace rlalgo;
 
 TEST_CASE("grpo: a completion counts once, whatever its length") {
   for (const std::int64_t parts : {1, 2, 3, 12}) {
-    const rlalgo::support::DoorStep step = rlalgo::support::run_door(
-        GrpoConfig<>{}, [](auto config, auto inputs) { return make_grpo(config, std::move(inputs)); }, parts);
+    const rlalgo::support::DoorStep step = rlalgo::support::run_door<Grpo>(parts);
     REQUIRE(step.rows.size() == 12);
     const double tokens = rlalgo::support::token_count(step.rows);
     REQUIRE(tokens > 12);
@@ -21,7 +21,8 @@ TEST_CASE("grpo: a completion counts once, whatever its length") {
 TEST_CASE("grpo with a KL penalty refuses to start without a reference") {
   const auto bandit = std::make_shared<rlalgo::support::Bandit>(4);
   rlalgo::support::BanditPulls pulls{*bandit};
-  GrpoConfig<loss::K3Kl> config;
+  using GrpoWithKl = BasicGrpo<loss::K3Kl>;
+  TrainConfig<GrpoWithKl> config;
   config.run.rollouts.geometry = {.micro_batch_size = 8, .num_generations = 8};
   config.run.trainer.loop.max_steps = 1;
   const auto reward = reward::from("one", [](const std::string&) { return 1.0; });
@@ -31,10 +32,30 @@ TEST_CASE("grpo with a KL penalty refuses to start without a reference") {
       .generator = pulls,
       .prompts = {{.row = 0, .ids = {0}, .prompt = "p", .columns = {}}},
       .rewards = {{reward}}};
-  CHECK_THROWS_WITH(make_grpo(config, inputs), Catch::Contains("[rlalgo.trainer.20]"));
+  CHECK_THROWS_WITH(make_trainer<GrpoWithKl>(config, inputs), Catch::Contains("[rlalgo.trainer.20]"));
   // At the reference itself the penalty is 0.
   const auto reference = std::make_shared<rlalgo::support::Bandit>(4);
   inputs.reference = reference;
-  auto trainer = make_grpo(config, inputs);
+  auto trainer = make_trainer<GrpoWithKl>(config, inputs);
   CHECK(trainer.step(0).metrics.value("kl") == 0.0);
+}
+
+TEST_CASE("a callable is a reward, and any optimizer trains a method") {
+  const auto bandit = std::make_shared<rlalgo::support::Bandit>(4);
+  rlalgo::support::BanditPulls pulls{*bandit};
+  TrainConfig<Grpo, optim::AdamW8bit> config;
+  config.run.rollouts.geometry = {.micro_batch_size = 8, .num_generations = 8};
+  config.run.trainer.loop.max_steps = 1;
+  auto trainer = make_trainer<Grpo>(config, trainer::OnlineInputs<rlalgo::support::BanditPulls>{
+                                                .policy = bandit,
+                                                .generator = pulls,
+                                                .prompts = {{.row = 0, .ids = {0}, .prompt = "p", .columns = {}}},
+                                                .rewards = {[](const reward::Sample& s) { return s.ids[0] / 4.0; },
+                                                            {"second", [](const std::string&) { return 1.0; }, 0.5}}});
+  STATIC_REQUIRE(std::same_as<decltype(trainer),
+                              trainer::OnlineTrainer<Grpo::Loss, Grpo::Estimator, rlalgo::support::BanditPulls,
+                                                     Grpo::Aggregation, sync::SharedWeights, optim::AdamW8bit>>);
+  const run::StepResult step = trainer.step(0);
+  CHECK(step.metrics.value("rewards/second/mean") == 1.0);
+  CHECK(step.metrics.value("reward") == Approx(step.metrics.value("rewards/reward/mean") + 0.5));
 }

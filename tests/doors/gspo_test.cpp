@@ -6,8 +6,7 @@ using namespace rlalgo;
 
 TEST_CASE("gspo: on-policy it is GRPO: completions weigh the same") {
   for (const std::int64_t parts : {1, 2, 3, 12}) {
-    rlalgo::support::DoorStep step = rlalgo::support::run_door(
-        GspoConfig<>{}, [](auto config, auto inputs) { return make_gspo(config, std::move(inputs)); }, parts);
+    rlalgo::support::DoorStep step = rlalgo::support::run_door<Gspo>(parts);
     REQUIRE(step.rows.size() == 12);
     REQUIRE(rlalgo::support::token_count(step.rows) > 12);
     const double expected = rlalgo::support::expected_norm(step.rows, [&](double n) { return 1.0 / n / 12.0; });
@@ -17,6 +16,6 @@ TEST_CASE("gspo: on-policy it is GRPO: completions weigh the same") {
 }
 
 TEST_CASE("gspo: the clips are the paper's") {
-  CHECK(GspoConfig<>{}.clip.epsilon_low == 3e-4);
-  CHECK(GspoConfig<>{}.clip.epsilon_high == 4e-4);
+  CHECK(TrainConfig<Gspo>{}.method.clip.epsilon_low == 3e-4);
+  CHECK(TrainConfig<Gspo>{}.method.clip.epsilon_high == 4e-4);
 }

@@ -11,10 +11,8 @@ TEST_CASE("kto: two rows, each the other's mismatched completion") {
   const double z = std::max(0.0, (good + bad) / 2);
   const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
   const double expected = (1 - sigmoid(0.5 * (good - z)) + 1.5 * (1 - sigmoid(0.5 * (z - bad)))) / 2;
-  KtoConfig<> config;
-  config.loss = {.beta = 0.5, .undesirable_weight = 1.5};
-  CHECK(rlalgo::support::first_loss(
-            config, [](auto c, auto inputs) { return make_kto(std::move(c), std::move(inputs)); }, false) ==
-        Approx(expected).epsilon(1e-6));
-  CHECK_FALSE(KtoConfig<>{}.run.sampling.shuffle);
+  TrainConfig<Kto> config;
+  config.method = {.beta = 0.5, .undesirable_weight = 1.5};
+  CHECK(rlalgo::support::first_loss(config, false) == Approx(expected).epsilon(1e-6));
+  CHECK_FALSE(TrainConfig<Kto>{}.run.sampling.shuffle);
 }

@@ -10,8 +10,7 @@ TEST_CASE("orpo: likelihood and odds ratio of one pair") {
   const double chosen = (p[1] + p[2]) / 2, rejected = p[3];
   const auto log_odds = [](double t) { return t - std::log1p(-std::exp(t)); };
   const double ratio = log_odds(chosen) - log_odds(rejected);
-  OrpoConfig config;
-  config.loss.beta = 0.3;
-  CHECK(rlalgo::support::first_loss(config, make_orpo) ==
-        Approx(-chosen + 0.3 * std::log1p(std::exp(-ratio))).epsilon(1e-6));
+  TrainConfig<Orpo> config;
+  config.method.beta = 0.3;
+  CHECK(rlalgo::support::first_loss(config) == Approx(-chosen + 0.3 * std::log1p(std::exp(-ratio))).epsilon(1e-6));
 }

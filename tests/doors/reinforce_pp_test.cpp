@@ -6,9 +6,7 @@ using namespace rlalgo;
 
 TEST_CASE("reinforce_pp: advantages are whitened over the batch, tokens weigh the same") {
   for (const std::int64_t parts : {1, 2, 3, 12}) {
-    rlalgo::support::DoorStep step = rlalgo::support::run_door(
-        ReinforcePpConfig<>{}, [](auto config, auto inputs) { return make_reinforce_pp(config, std::move(inputs)); },
-        parts);
+    rlalgo::support::DoorStep step = rlalgo::support::run_door<ReinforcePp>(parts);
     REQUIRE(step.rows.size() == 12);
     REQUIRE(rlalgo::support::token_count(step.rows) > 12);
     const double tokens = rlalgo::support::token_count(step.rows);

@@ -6,9 +6,7 @@ using namespace rlalgo;
 
 TEST_CASE("rloo: the baseline leaves the completion itself out, and a completion is one action") {
   for (const std::int64_t parts : {1, 2, 3, 12}) {
-    rlalgo::support::DoorStep step = rlalgo::support::run_door(
-        RlooConfig{.penalty = {.beta = 0.0}},
-        [](auto config, auto inputs) { return make_rloo(config, std::move(inputs)); }, parts);
+    rlalgo::support::DoorStep step = rlalgo::support::run_door<Rloo>(parts, {.method = {.penalty = {.beta = 0.0}}});
     REQUIRE(step.rows.size() == 12);
     REQUIRE(rlalgo::support::token_count(step.rows) > 12);
     constexpr double others = rlalgo::support::door_group - 1;

@@ -37,19 +37,19 @@ struct Run {
   std::shared_ptr<model::Decoder> policy = decoder("llama");
   inference::BlockEngine engine{policy->config(), policy->weights()};
 
-  auto trainer(StridedEbftConfig config, std::vector<data::Document> texts) {
+  auto trainer(TrainConfig<StridedEbft> config, std::vector<data::Document> texts) {
     config.run.trainer.loop.max_steps = 100;
-    return make_strided_ebft(config,
-                             trainer::StridedInputs<inference::BlockEngine>{
-                                 .policy = policy,
-                                 .generator = engine,
-                                 .documents = std::move(texts),
-                                 .network = {policy->frozen_copy(), feature::tap_depths(std::vector{.5, 1.}, 2)}});
+    return make_trainer<StridedEbft>(
+        config, trainer::StridedInputs<inference::BlockEngine>{
+                    .policy = policy,
+                    .generator = engine,
+                    .documents = std::move(texts),
+                    .network = {policy->frozen_copy(), feature::tap_depths(std::vector{.5, 1.}, 2)}});
   }
 };
 
-StridedEbftConfig config(std::int64_t parts) {
-  StridedEbftConfig out;
+TrainConfig<StridedEbft> config(std::int64_t parts) {
+  TrainConfig<StridedEbft> out;
   out.run.sampling = {.stride = 3,
                       .context_length = 3,
                       .generate_max_len = 3,
@@ -69,8 +69,8 @@ TEST_CASE("strided ebft: a step does not depend on how it is cut into micro-batc
   std::vector<double> norms, losses;
   for (const std::int64_t parts : {1, 2, 4}) {
     Run run;
-    StridedEbftConfig settings = config(parts);
-    settings.loss.cross_entropy = 0.1;
+    TrainConfig<StridedEbft> settings = config(parts);
+    settings.method.loss.cross_entropy = 0.1;
     auto trainer = run.trainer(settings, documents(4, 16));
     const run::StepResult result = trainer.step(0);
     norms.push_back(result.grad_norm);
@@ -104,8 +104,8 @@ TEST_CASE("strided ebft: a step of documents that are too short trains nothing a
 
 TEST_CASE("strided ebft: documents without blocks count in the likelihood") {
   Run run;
-  StridedEbftConfig settings = config(1);
-  settings.loss.cross_entropy = 1.0;
+  TrainConfig<StridedEbft> settings = config(1);
+  settings.method.loss.cross_entropy = 1.0;
   auto trainer = run.trainer(settings, documents(4, 2));
   const run::StepResult result = trainer.step(0);
   CHECK(result.loss == Approx(result.metrics.value("ebft/ce_loss")));
@@ -118,7 +118,7 @@ TEST_CASE("strided ebft: it learns to continue its documents") {
   const std::initializer_list<std::uint64_t> seeds = {1, 2, 3, 4, 42};
   for (const std::uint64_t seed : seeds) {
     Run run;
-    StridedEbftConfig settings = config(1);
+    TrainConfig<StridedEbft> settings = config(1);
     settings.run.sampling.seed = seed;
     auto trainer = run.trainer(settings, documents(4, 16));
     for (std::int64_t k = 0; k < 60; ++k) {

@@ -6,8 +6,7 @@ using namespace rlalgo;
 
 TEST_CASE("vespo: the weight is 1 on-policy: every token of the step weighs the same") {
   for (const std::int64_t parts : {1, 2, 3, 12}) {
-    rlalgo::support::DoorStep step = rlalgo::support::run_door(
-        VespoConfig<>{}, [](auto config, auto inputs) { return make_vespo(config, std::move(inputs)); }, parts);
+    rlalgo::support::DoorStep step = rlalgo::support::run_door<Vespo>(parts);
     REQUIRE(step.rows.size() == 12);
     REQUIRE(rlalgo::support::token_count(step.rows) > 12);
     const double tokens = rlalgo::support::token_count(step.rows);

@@ -33,9 +33,9 @@ inline constexpr bool scaled_by_group = false;
 template <class L, class S, class G, class Y>
 inline constexpr bool scaled_by_group<rlalgo::trainer::Trainer<L, rlalgo::advantage::GroupRelative<>, S, G, Y>> = true;
 
-// `make` is the door: config and inputs → trainer. Completions have 1 to 3 tokens.
-template <class Config, class Make>
-DoorStep run_door(Config config, Make make, std::int64_t parts = 1) {
+// Completions have 1 to 3 tokens.
+template <class M>
+DoorStep run_door(std::int64_t parts = 1, rlalgo::TrainConfig<M> config = {}) {
   const auto bandit = std::make_shared<Bandit>(door_arms, at::kDouble);
   BanditPulls pulls{*bandit, 3};
   std::vector<rlalgo::data::Rollout> rows;
@@ -55,8 +55,9 @@ DoorStep run_door(Config config, Make make, std::int64_t parts = 1) {
   config.run.trainer.loop.max_steps = 1;
   std::vector<rlalgo::data::TokenizedPrompt> prompts(2);
   for (auto& p : prompts) p = {.row = 0, .ids = {0}, .prompt = "p", .columns = {}};
-  auto trainer = make(config, rlalgo::trainer::OnlineInputs<BanditPulls>{
-                                  .policy = bandit, .generator = pulls, .prompts = prompts, .rewards = {{reward}}});
+  auto trainer = rlalgo::make_trainer<M>(
+      config, rlalgo::trainer::OnlineInputs<BanditPulls>{
+                  .policy = bandit, .generator = pulls, .prompts = prompts, .rewards = {{reward}}});
   DoorStep out{trainer.step(0), std::move(rows)};
   for (std::size_t begin = 0; begin < out.rows.size(); begin += door_group) {
     double mean = 0, square = 0;

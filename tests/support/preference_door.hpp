@@ -38,11 +38,11 @@ inline rlalgo::trainer::OfflineInputs preference_inputs(bool pairs) {
 }
 
 // The loss of the first step.
-template <class Config, class Make>
-double first_loss(Config config, Make make, bool pairs = true) {
+template <class M>
+double first_loss(rlalgo::TrainConfig<M> config = {}, bool pairs = true) {
   config.run.sampling.micro_batch_size = 2;
   config.run.trainer.schedule = {.name = "constant", .learning_rate = 0.01};
-  return make(std::move(config), preference_inputs(pairs)).step(0).loss;
+  return rlalgo::make_trainer<M>(std::move(config), preference_inputs(pairs)).step(0).loss;
 }
 
 }  // namespace rlalgo::support

@@ -27,7 +27,7 @@ std::shared_ptr<Recorder> train(const std::filesystem::path& out, std::int64_t s
   const auto bandit = std::make_shared<rlalgo::support::Bandit>(4, at::kDouble);
   rlalgo::support::BanditPulls pulls{*bandit, 2};
   auto recorder = std::make_shared<Recorder>();
-  GrpoConfig<> config;
+  TrainConfig<Grpo> config;
   config.run.rollouts.geometry = {.micro_batch_size = 8, .num_generations = 8};
   config.run.trainer.loop.max_steps = steps;
   config.run.trainer.loop.save = run::Cadence::steps(2);
@@ -36,7 +36,7 @@ std::shared_ptr<Recorder> train(const std::filesystem::path& out, std::int64_t s
   std::vector<data::TokenizedPrompt> prompts(4);
   for (auto& p : prompts) p = {.row = 0, .ids = {0}, .prompt = "p", .columns = {}};
   const auto reward = reward::from("sum", [](const reward::Sample& s) { return static_cast<double>(s.ids[0]); });
-  auto trainer = make_grpo(
+  auto trainer = make_trainer<Grpo>(
       config,
       trainer::OnlineInputs<rlalgo::support::BanditPulls>{
           .policy = bandit, .generator = pulls, .prompts = prompts, .rewards = {{reward}}, .companions = {recorder}});

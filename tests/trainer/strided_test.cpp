@@ -47,8 +47,8 @@ struct Run {
 
   run::Outcome train(const std::filesystem::path& directory, std::int64_t steps,
                      std::optional<std::filesystem::path> resume = {}, std::size_t held_out = 0) {
-    StridedEbftConfig config;
-    config.loss.cross_entropy = 0.1;
+    TrainConfig<StridedEbft> config;
+    config.method.loss.cross_entropy = 0.1;
     config.run.sampling = {.stride = 3,
                            .context_length = 3,
                            .generate_max_len = 2,
@@ -74,7 +74,7 @@ struct Run {
       for (const auto& row : shown) records.push_back(trainer::rollout_record(step, row, 3));
       file.write(step, records);
     };
-    return make_strided_ebft(config, std::move(inputs)).run();
+    return rlalgo::train<StridedEbft>(config, std::move(inputs));
   }
 };
 

@@ -9,6 +9,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include <rlalgo/loss/hooks.hpp>
 #include <rlalgo/loss/metrics.hpp>
@@ -108,11 +109,11 @@ struct Result {
   Tensor margins = {};  // [P] data: reward of chosen − rejected of each pair; undefined where rows are no pairs
 };
 
+// `needs` and `rows` are constants: what is computed for a loss is settled when the program is compiled.
 template <class L>
 concept Loss = requires(const L& loss, const Scored& scored, const Counts& counts) {
-  typename L::Config;
-  { L::needs } -> std::convertible_to<Needs>;
-  { L::rows } -> std::convertible_to<RowKind>;
+  typename std::integral_constant<Needs, L::needs>;
+  typename std::integral_constant<RowKind, L::rows>;
   { loss(scored, counts) } -> std::same_as<Result>;
 };
 

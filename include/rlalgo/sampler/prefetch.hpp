@@ -73,10 +73,10 @@
 #include <rlalgo/inference/generator.hpp>
 #include <rlalgo/sampler/batch.hpp>
 #include <rlalgo/sampler/detail/check_prefetch.hpp>
-#include <rlalgo/sampler/detail/prefetch_config.hpp>
 #include <rlalgo/sampler/detail/prefetch_state.hpp>
 #include <rlalgo/sampler/detail/unmoved_rows.hpp>
 #include <rlalgo/sampler/generation_batches.hpp>
+#include <rlalgo/sampler/prefetch_config.hpp>
 
 namespace rlalgo::sampler {
 

@@ -44,6 +44,7 @@
 #include <rlalgo/sampler/generation_batches.hpp>
 #include <rlalgo/sampler/geometry.hpp>
 #include <rlalgo/sampler/repeat_order.hpp>
+#include <rlalgo/sampler/weighted_reward.hpp>
 
 namespace rlalgo::sampler {
 
@@ -96,11 +97,7 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
   [[nodiscard]] const RepeatOrder& order() const noexcept { return order_; }
   [[nodiscard]] const G& generator() const noexcept { return *generator_; }
   [[nodiscard]] std::string decode(std::span<const data::TokenId> ids) const { return decode_(ids); }
-  [[nodiscard]] std::vector<std::string> reward_names() const {
-    std::vector<std::string> out;
-    for (const WeightedReward& reward : rewards_) out.push_back(reward.function->name());
-    return out;
-  }
+  [[nodiscard]] std::vector<std::string> reward_names() const { return sampler::reward_names(rewards_); }
   [[nodiscard]] const Rollouts& root() const noexcept { return *this; }
 
   // Makes generation `number` of the order's prompts, or of others: indices of the dataset, one for each group.

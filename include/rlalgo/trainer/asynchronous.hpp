@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -70,4 +71,28 @@ template <class O, class L, class A, class Aggregation, class G, class Y, class 
                      });
 }
 
+// The same of a method (method.hpp).
+template <class M, class C, class G, class Y, class R>
+[[nodiscard]] auto make_async_trainer(C config, AsynchronousConfig asynchronous, OnlineInputs<G, Y, R> inputs) {
+  if constexpr (detail::OnlineRules<M, C, R>::fits) {
+    auto parts = detail::parts_of<M>(config.method, config.run.rollouts);
+    return make_asynchronous(std::move(config.run), std::move(asynchronous), std::move(parts.loss),
+                             std::move(parts.estimator), std::move(parts.aggregation), std::move(inputs));
+  } else {
+    return detail::Refused{};
+  }
+}
+
+template <class M, class C, class G, class Y, class R>
+run::Outcome train_async(C config, AsynchronousConfig asynchronous, OnlineInputs<G, Y, R> inputs,
+                         std::span<run::Observer* const> observers = {}) {
+  return make_async_trainer<M>(std::move(config), std::move(asynchronous), std::move(inputs)).run(observers);
+}
+
 }  // namespace rlalgo::trainer
+
+namespace rlalgo {
+using trainer::AsynchronousConfig;
+using trainer::make_async_trainer;
+using trainer::train_async;
+}  // namespace rlalgo

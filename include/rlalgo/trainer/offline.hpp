@@ -1,7 +1,6 @@
 // Preference learning put together: a policy that learns from a fixed dataset of answers.
 //
-// What the doors of preference methods share. A door picks the loss; this header turns answers, policy and reference
-// into sampler and trainer. The reference is any scorer: a frozen copy, the policy with its adapter off, or nothing
+// A method (method.hpp) says the loss; this header turns answers, policy and reference into sampler and trainer. The reference is any scorer: a frozen copy, the policy with its adapter off, or nothing
 // where the answers bring their reference log-probs.
 #pragma once
 
@@ -9,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 #include <rlalgo/advantage/none.hpp>
@@ -21,6 +21,7 @@
 #include <rlalgo/sampler/preferences.hpp>
 #include <rlalgo/sync/no_sync.hpp>
 #include <rlalgo/trainer/companion.hpp>
+#include <rlalgo/trainer/method.hpp>
 #include <rlalgo/trainer/trainer.hpp>
 
 namespace rlalgo::trainer {
@@ -47,6 +48,11 @@ struct BasicOfflineConfig {
   BasicTrainerConfig<O> trainer;           // steps_per_epoch is taken from the data
 };
 using OfflineConfig = BasicOfflineConfig<>;
+
+template <loss::RowKind rows, class O>
+requires(rows == loss::RowKind::pairs || rows == loss::RowKind::unpaired) struct RunConfigOf<rows, O>
+    : std::type_identity<BasicOfflineConfig<O>> {
+};
 
 template <class L, class O = optim::AdamW>
 using OfflineTrainer = Trainer<L, advantage::None, sampler::Preferences<L::rows>, aggregation::None, sync::NoSync, O>;
@@ -86,4 +92,38 @@ template <class O, class L>
                                                     .placement = std::move(inputs.placement)});
 }
 
+namespace detail {
+
+// The rules of a method whose rows are answers.
+template <class M, class C>
+struct OfflineRules {
+  static constexpr bool answers = [] {
+    if constexpr (TrainRules<M, C>::fits)
+      return M::Loss::rows == loss::RowKind::pairs || M::Loss::rows == loss::RowKind::unpaired;
+    else
+      return true;
+  }();
+  static_assert(answers,
+                "rlalgo::train<Method>(config, trainer::OfflineInputs): the inputs are answers of a dataset, and the "
+                "method's loss reads other rows; a method that learns from rewards takes trainer::OnlineInputs");
+  static constexpr bool fits = TrainRules<M, C>::fits && answers;
+};
+
+}  // namespace detail
+
+// The trainer of a method that learns from answers.
+template <class M, class C>
+[[nodiscard]] auto make_trainer(C config, OfflineInputs inputs) {
+  if constexpr (detail::OfflineRules<M, C>::fits) {
+    auto parts = detail::parts_of<M>(config.method, config.run.sampling);
+    return make_offline(std::move(config.run), std::move(parts.loss), std::move(inputs));
+  } else {
+    return detail::Refused{};
+  }
+}
+
 }  // namespace rlalgo::trainer
+
+namespace rlalgo {
+using trainer::make_trainer;
+}  // namespace rlalgo

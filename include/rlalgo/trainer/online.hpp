@@ -1,7 +1,7 @@
 // Online RL put together: a policy that generates its own training data, scored by reward functions.
 //
-// What the doors of policy-gradient methods share. A door picks loss, estimator and aggregation; this header turns
-// prompts, generator and rewards into the sampler, the sync policy and the trainer.
+// A method (method.hpp) says loss, estimator and aggregation; this header turns prompts, generator and rewards into the
+// sampler, the sync policy and the trainer. make_online takes the parts as values.
 #pragma once
 
 #include <concepts>
@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/sampler/rollouts.hpp>
 #include <rlalgo/sync/shared_weights.hpp>
+#include <rlalgo/trainer/method.hpp>
 #include <rlalgo/trainer/trainer.hpp>
 
 namespace rlalgo::trainer {
@@ -62,6 +64,9 @@ struct BasicOnlineConfig {
   BasicTrainerConfig<O> trainer;            // temperature and steps_per_epoch are taken from the rollouts
 };
 using OnlineConfig = BasicOnlineConfig<>;
+
+template <class O>
+struct RunConfigOf<loss::RowKind::samples, O> : std::type_identity<BasicOnlineConfig<O>> {};
 
 template <class L, class A, class G, class Aggregation, class Y = sync::SharedWeights, class O = optim::AdamW>
 using OnlineTrainer = Trainer<L, A, sampler::Rollouts<G>, Aggregation, Y, O>;
@@ -136,4 +141,53 @@ template <class O, class L, class A, class Aggregation, class G, class Y, class 
                      [](std::shared_ptr<sampler::Rollouts<G>> rollouts, SamplerPurpose) { return rollouts; });
 }
 
+namespace detail {
+
+// The rules of a method whose rows are completions with rewards.
+template <class M, class C, class R>
+struct OnlineRules {
+  static constexpr bool rewarded = [] {
+    if constexpr (TrainRules<M, C>::fits)
+      return advantage::AdvantageEstimator<EstimatorOf<M>> &&
+             aggregation::AggregationFor<AggregationOf<M>, EstimatorOf<M>>;
+    else
+      return true;
+  }();
+  static_assert(
+      rewarded,
+      "rlalgo::train<Method>(config, trainer::OnlineInputs): the inputs are those of a method that learns from "
+      "rewards, which needs an Estimator (advantage::GroupRelative is one) and an Aggregation for it "
+      "(aggregation::SumThenNormalize is one); a method that learns from answers takes "
+      "trainer::OfflineInputs");
+  static constexpr bool referenced = [] {
+    if constexpr (TrainRules<M, C>::fits)
+      return !M::Loss::needs.reference_log_prob || !std::same_as<R, NoReference>;
+    else
+      return true;
+  }();
+  static_assert(referenced,
+                "the loss compares with a reference model (a KL penalty), and the inputs have none: give "
+                "OnlineInputs::reference (decoder->reference(), or any model::Policy that stays as it is), or take a "
+                "method without the penalty (loss::NoKl)");
+  static constexpr bool fits = TrainRules<M, C>::fits && rewarded && referenced;
+};
+
+}  // namespace detail
+
+// The trainer of a method that learns from the rewards of completions.
+template <class M, class C, class G, class Y, class R>
+[[nodiscard]] auto make_trainer(C config, OnlineInputs<G, Y, R> inputs) {
+  if constexpr (detail::OnlineRules<M, C, R>::fits) {
+    auto parts = detail::parts_of<M>(config.method, config.run.rollouts);
+    return make_online(std::move(config.run), std::move(parts.loss), std::move(parts.estimator),
+                       std::move(parts.aggregation), std::move(inputs));
+  } else {
+    return detail::Refused{};
+  }
+}
+
 }  // namespace rlalgo::trainer
+
+namespace rlalgo {
+using trainer::make_trainer;
+}  // namespace rlalgo

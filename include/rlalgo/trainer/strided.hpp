@@ -1,7 +1,8 @@
 // Strided training put together: a policy that continues its documents at every stride and learns from how well that
 // matches what stands there.
 //
-// What the door of the method shares with config/: documents, generator and feature network become sampler and trainer.
+// A method (method.hpp) says the loss and how rewards become advantages (its Estimator is a feature::GroupEstimator); documents,
+// generator and feature network become sampler and trainer.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +23,7 @@
 #include <rlalgo/sampler/strided_blocks.hpp>
 #include <rlalgo/sync/shared_weights.hpp>
 #include <rlalgo/trainer/companion.hpp>
+#include <rlalgo/trainer/method.hpp>
 #include <rlalgo/trainer/trainer.hpp>
 
 namespace rlalgo::trainer {
@@ -101,4 +103,40 @@ template <class O, class L, class E, class G, class Y>
                                                              .placement = std::move(inputs.placement)});
 }
 
+namespace detail {
+
+// The rules of a method whose rows are strided blocks.
+template <class M, class C>
+struct StridedRules {
+  static constexpr bool strided = [] {
+    if constexpr (TrainRules<M, C>::fits) return feature::GroupEstimator<EstimatorOf<M>> && requires(C config) {
+        config.run.sampling.stride;
+      };
+    else
+      return true;
+  }();
+  static_assert(strided,
+                "rlalgo::train<Method>(config, trainer::StridedInputs): the inputs are documents, which a method reads "
+                "whose Estimator is a feature::GroupEstimator and whose Run is trainer::BasicStridedTrainerConfig "
+                "(rlalgo::StridedEbft)");
+  static constexpr bool fits = TrainRules<M, C>::fits && strided;
+};
+
+}  // namespace detail
+
+// The trainer of a method that continues documents.
+template <class M, class C, class G, class Y>
+[[nodiscard]] auto make_trainer(C config, StridedInputs<G, Y> inputs) {
+  if constexpr (detail::StridedRules<M, C>::fits) {
+    auto parts = detail::parts_of<M>(config.method, config.run.sampling);
+    return make_strided(std::move(config.run), std::move(parts.loss), std::move(parts.estimator), std::move(inputs));
+  } else {
+    return detail::Refused{};
+  }
+}
+
 }  // namespace rlalgo::trainer
+
+namespace rlalgo {
+using trainer::make_trainer;
+}  // namespace rlalgo

@@ -39,8 +39,10 @@ run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessa
   const auto rows = static_cast<std::int64_t>(documents.train.size());
   const Plan plan = make_plan(config, rows, !documents.evaluation.empty());
 
-  BasicStridedEbftConfig<optim::AnyOptimizer> settings;
-  settings.loss = {.policy = config.ebft.rl_coef, .cross_entropy = config.ebft.ce_coef, .prefix = "ebft/"};
+  using Method = BasicStridedEbft<decltype(matching_estimator(config))>;
+  TrainConfig<Method, optim::AnyOptimizer> settings;
+  settings.method = {.loss = {.policy = config.ebft.rl_coef, .cross_entropy = config.ebft.ce_coef, .prefix = "ebft/"},
+                     .baseline = matching_estimator(config)};
   settings.run.sampling = strided_sampling(config);
   settings.run.evaluation_batch_size = config.eval_batch_size.value_or(0);
   settings.run.trainer = trainer_settings(config, plan, rows, config.rl + " (" + config.ebft.mode + ")");
@@ -86,7 +88,7 @@ run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessa
       for (const sampler::StridedDocument& row : shown) lines.push_back(trainer::rollout_record(step, row, stride));
       file->write(step, lines);
     };
-  auto trainer = make_strided_ebft(std::move(settings), std::move(inputs), matching_estimator(config));
+  auto trainer = make_trainer<Method>(std::move(settings), std::move(inputs));
   return carry_out(trainer, config, *model.decoder, evaluation, messages);
 }
 

@@ -22,7 +22,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/interruption.hpp>
 #include <rlalgo/sampler/batch.hpp>
-#include <rlalgo/sampler/detail/prefetch_config.hpp>
+#include <rlalgo/sampler/prefetch_config.hpp>
 
 namespace rlalgo::sampler::detail {
 

@@ -15,16 +15,10 @@
 #include <rlalgo/data/decode.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/generator.hpp>
-#include <rlalgo/reward/function.hpp>
 #include <rlalgo/sampler/batch.hpp>
+#include <rlalgo/sampler/weighted_reward.hpp>
 
 namespace rlalgo::sampler {
-
-// A reward function and its weight in the sum.
-struct WeightedReward {
-  std::shared_ptr<reward::RewardFunction> function;
-  double weight = 1.0;
-};
 
 using data::Decode;  // token ids of a completion → its text, special tokens skipped
 

@@ -110,13 +110,9 @@ RLALGO_INLINE void run_rewards(Generation& generation, std::span<const WeightedR
     });
     ids.emplace_back(all);
   }
-  std::vector<std::string> names;
   std::vector<double> weights;
-  for (const WeightedReward& reward : rewards) {
-    names.push_back(reward.function->name());
-    weights.push_back(reward.weight);
-  }
-  generation.rewards = core::RewardTable(names, weights, n);
+  for (const WeightedReward& reward : rewards) weights.push_back(reward.weight);
+  generation.rewards = core::RewardTable(reward_names(rewards), weights, n);
   reward::RewardLog log;
   const reward::RewardCall call{.prompts = prompts,
                                 .completions = completions,

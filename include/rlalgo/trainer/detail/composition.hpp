@@ -18,7 +18,7 @@ template <class L, class A, class S, class G, class Y>
 struct Composition {
   static_assert(loss::Loss<L>,
                 "trainer::Trainer<Loss, Estimator, Sampler, Aggregation, SyncPolicy>: the first part is not a Loss; it "
-                "needs a Config, constexpr `needs` (loss::Needs) and `rows` (loss::RowKind), and `loss::Result "
+                "needs constexpr `needs` (loss::Needs) and `rows` (loss::RowKind), and `loss::Result "
                 "operator()(const loss::Scored&, const loss::Counts&) const` (loss::PolicyGradient is one)");
   static_assert(
       sampler::Sampler<S>,
