@@ -5,6 +5,7 @@
 #include <ATen/ops/index_select.h>
 
 #include <iostream>
+#include <stdexcept>
 
 #include <rlalgo/advantage/leave_one_out.hpp>
 #include <rlalgo/aggregation/sum_then_normalize.hpp>
@@ -47,13 +48,9 @@ struct CappedRloo {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  if (argc != 2) {
-    std::cerr << "usage: example_03_grpo_from_code MODEL_DIR\n";
-    return 2;
-  }
-  // On a GPU where there is one that LibTorch can use.
-  const std::shared_ptr<model::Decoder> decoder =
-      model::load_decoder(argv[1], {.device = tensor::choose_device("auto").device});
+  if (argc != 2) throw std::invalid_argument("usage: example_03_grpo_from_code MODEL_DIR");
+  const auto device = tensor::choose_device("auto").device;  // a GPU where there is one that LibTorch can use
+  const std::shared_ptr<model::Decoder> decoder = model::load_decoder(argv[1], {.device = device});
   const text::Tokenizer tokenizer = text::Tokenizer::from_directory(argv[1]);
   std::vector<data::TokenizedPrompt> prompts;
   for (const char* text : {"Ada has 3 pears.", "Ben finds 5 coins.", "Chen had 9 books.", "Dana keeps 2 shells."})
