@@ -1,4 +1,4 @@
-"""Conan 2 recipe of rlalgo, a header-only library. See README.md in this folder."""
+"""Conan 2 recipe of rlalgo. See README.md in this folder."""
 
 import os
 import re
@@ -9,19 +9,26 @@ from conan.tools.build import check_min_cppstd
 from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout
 from conan.tools.files import copy, load
 from conan.tools.gnu import PkgConfigDeps
+from conan.tools.scm import Version
 
 
 class Rlalgo(ConanFile):
     name = "rlalgo"
     description = "Post-training of language models by reinforcement and preference learning, on LibTorch"
     license = "MIT"
+    author = "The rlalgo authors"
+    url = "https://github.com/rlalgo/rlalgo"
+    homepage = "https://github.com/rlalgo/rlalgo"
     topics = ("reinforcement-learning", "language-models", "grpo", "libtorch", "header-only")
-    package_type = "header-library"
     settings = "os", "arch", "compiler", "build_type"
+    # compiled: rlalgo::compiled and its parts, too: compiled here, which needs LibTorch (RLALGO_TORCH_ROOT). Without it the
+    #     package holds headers, and neither LibTorch nor another dependency is needed to make it.
+    # device: cuda adds the project's own CUDA kernels (rlalgo::cuda), for projects with the CUDA language.
     # system_dependencies: json, range-v3, PCRE2, Boost, ICU, Eigen and yaml-cpp come from the system instead of from Conan.
-    options = {"system_dependencies": [True, False]}
-    default_options = {"system_dependencies": False}
+    options = {"compiled": [True, False], "device": ["cpu", "cuda"], "system_dependencies": [True, False]}
+    default_options = {"compiled": False, "device": "cpu", "system_dependencies": False}
     no_copy_source = True
+    minimum_compilers = {"gcc": "12", "clang": "14"}
 
     def set_version(self):
         project = load(self, os.path.join(self.recipe_folder, "..", "CMakeLists.txt"))
@@ -31,6 +38,9 @@ class Rlalgo(ConanFile):
         root = os.path.join(self.recipe_folder, "..")
         for pattern in ("CMakeLists.txt", "LICENSE", "cmake/*", "include/*"):
             copy(self, pattern, src=root, dst=self.export_sources_folder)
+
+    def configure(self):
+        self.package_type = "static-library" if self.options.compiled else "header-library"
 
     def layout(self):
         cmake_layout(self)
@@ -51,20 +61,32 @@ class Rlalgo(ConanFile):
         check_min_cppstd(self, 20)
         if self.settings.os != "Linux":
             raise ConanInvalidConfiguration("rlalgo is built and tested on Linux only")
+        least = self.minimum_compilers.get(str(self.settings.compiler))
+        if least is None or Version(self.settings.compiler.version) < least:
+            raise ConanInvalidConfiguration(f"rlalgo needs gcc {self.minimum_compilers['gcc']} or clang {self.minimum_compilers['clang']}, or newer; "
+                                            f"this is {self.settings.compiler} {self.settings.compiler.version}")
 
     def package_id(self):
-        self.info.clear()
+        if not self.info.options.compiled:
+            device = str(self.info.options.device)
+            self.info.clear()
+            self.info.options.device = device
 
     def generate(self):
+        compiled = bool(self.options.compiled)
         toolchain = CMakeToolchain(self)
-        toolchain.cache_variables.update(RLALGO_BUILD_TESTS=False, RLALGO_BUILD_EXAMPLES=False)
+        toolchain.cache_variables.update(RLALGO_BUILD_TESTS=False, RLALGO_BUILD_EXAMPLES=False, RLALGO_INSTALL_COMPILED=compiled,
+                                         RLALGO_FIND_DEPENDENCIES=compiled, RLALGO_CUDA="ON" if self.options.device == "cuda" else "OFF")
         toolchain.generate()
-        if not self.options.system_dependencies:
+        if compiled and not self.options.system_dependencies:
             CMakeDeps(self).generate()
             PkgConfigDeps(self).generate()
 
     def build(self):
-        CMake(self).configure()  # finds the dependencies, LibTorch among them; there is nothing to compile
+        cmake = CMake(self)
+        cmake.configure()
+        if self.options.compiled:
+            cmake.build()
 
     def package(self):
         CMake(self).install(component="Development")
@@ -73,6 +95,7 @@ class Rlalgo(ConanFile):
     def package_info(self):
         # Our own rlalgoConfig.cmake defines the targets and finds the dependencies again.
         self.cpp_info.bindirs = []
-        self.cpp_info.libdirs = []
+        if not self.options.compiled:
+            self.cpp_info.libdirs = []
         self.cpp_info.set_property("cmake_find_mode", "none")
         self.cpp_info.builddirs = [os.path.join("lib", "cmake", "rlalgo")]

@@ -62,6 +62,23 @@ def main():
             "-DRLALGO_BUILD_TESTS=OFF", "-DRLALGO_BUILD_EXAMPLES=OFF", *HIDDEN)
         return installed(tree, work / "prefix-host")
 
+    def headers_alone():
+        """Where nothing that rlalgo links is found, the same files are installed."""
+        tree = work / "rlalgo-headers"
+        everything = [*HIDDEN, *(f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON" for name in ("nlohmann_json", "range-v3", "PkgConfig", "ICU", "ZLIB", "Catch2"))]
+        has_cuda = (work / "prefix/include/rlalgo/cuda").exists()
+        run(cmake, "-S", ROOT, "-B", tree, "-G", "Ninja", f"-DCMAKE_CXX_COMPILER={compiler}", "-DRLALGO_FIND_DEPENDENCIES=OFF", f"-DRLALGO_CUDA={'AUTO' if has_cuda else 'OFF'}",
+            "-DRLALGO_BUILD_TESTS=OFF", "-DRLALGO_BUILD_EXAMPLES=OFF", "-DRLALGO_TORCH_ROOT=/nonexistent", *everything)
+        installed(tree, work / "prefix-headers")
+        one, other = ({str(p.relative_to(prefix)): p.read_bytes() for p in prefix.rglob("*") if p.is_file()}
+                      for prefix in (work / "prefix", work / "prefix-headers"))
+        wrong = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+        if wrong or not one:
+            raise Broken(f"not the same: {wrong}")
+        refused = run(cmake, "-S", ROOT, "-B", work / "refused", "-G", "Ninja", f"-DCMAKE_CXX_COMPILER={compiler}", "-DRLALGO_FIND_DEPENDENCIES=OFF",
+                      expected=1)
+        told(refused, "RLALGO_FIND_DEPENDENCIES=OFF compiles nothing")
+
     def told(text, *parts):
         flat = " ".join(text.split())  # CMake breaks lines
         for part in parts:
@@ -85,6 +102,7 @@ def main():
     if way == "find_package":
         prefix = installed(build, work / "prefix")
         case("find_package/one file of the package's name", lambda: one_config(work / "prefix"))
+        case("find_package/headers installed where no dependency is", headers_alone)
         case("find_package", lambda: built_and_run("rlalgo", "rlalgo", prefix, torch))
         case("config", lambda: built_and_run("config", "config", prefix, f"-DTorch_DIR={torch_root}/share/cmake/Torch"))
     elif way == "add_subdirectory":

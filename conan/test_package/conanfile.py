@@ -1,4 +1,4 @@
-"""Builds and runs tests/consumer against the package."""
+"""Finds the package and runs a program of its floors 0-1; where LibTorch is (RLALGO_TORCH_ROOT), one with a door, too."""
 
 import os
 
@@ -20,13 +20,17 @@ class RlalgoTest(ConanFile):
     def generate(self):
         toolchain = CMakeToolchain(self)
         toolchain.user_presets_path = False
+        toolchain.cache_variables["COMPILED"] = bool(self.dependencies[self.tested_reference_str].options.compiled)
         toolchain.generate()
 
     def build(self):
         cmake = CMake(self)
-        cmake.configure(build_script_folder=os.path.join(self.recipe_folder, "..", "..", "tests", "consumer"))
+        cmake.configure()
         cmake.build()
 
     def test(self):
         if can_run(self):
-            self.run(os.path.join(self.cpp.build.bindir, "consumer"), env="conanrun")
+            for program in ("host", "door"):
+                path = os.path.join(self.cpp.build.bindir, program)
+                if os.path.exists(path):
+                    self.run(path, env="conanrun")
