@@ -119,6 +119,40 @@ TEST_CASE("the engine computes with adapters") {
   }
 }
 
+TEST_CASE("completions say which experts their tokens passed, whatever was in the cache") {
+  for (const char* name : {"qwen3_moe", "mixtral", "gpt_oss"}) {
+    const auto decoder = model::load_decoder(golden / "model" / name);
+    inference::LocalEngine engine(
+        decoder->config(), decoder->weights(),
+        {.max_slots = 3, .prefill_rows = 7, .threads = 1, .keep_prefixes = true, .routed_experts = true});
+    std::vector<data::TokenId> prompt;
+    for (std::int32_t i = 0; i < 45; ++i) prompt.push_back((7 * i) % 20);
+    const std::vector<inference::Request> requests = {{.prompt = prompt, .count = 4},
+                                                      {.prompt = {1, 2, 3}, .count = 1}};
+    const auto once = engine.generate(requests, {.max_new_tokens = 40}, {.seed = 4});
+    const auto again = engine.generate(requests, {.max_new_tokens = 40}, {.seed = 4});  // the prompt's pages are there
+    std::vector<model::Sequence> rows;
+    for (std::size_t r = 0; r < requests.size(); ++r)
+      for (std::size_t c = 0; c < once[r].size(); ++c) {
+        CHECK(again[r][c].routed_experts == once[r][c].routed_experts);
+        CHECK(once[r][c].routed_experts.size() % (requests[r].prompt.size() + once[r][c].ids.size() - 1) == 0);
+        rows.push_back({requests[r].prompt, once[r][c].ids, once[r][c].routed_experts});
+      }
+    const c10::NoGradGuard no_grad;
+    const auto replayed = decoder->score(model::build_tree(rows), {});
+    for (auto& one : rows) one.routed_experts = {};
+    const auto plain = decoder->score(model::build_tree(rows), {});
+    INFO(name);
+    CHECK(replayed.replay_mismatch.item<double>() < 1e-3);  // of a million choices few are as close as rounding
+    CHECK((replayed.log_prob - plain.log_prob).abs().max().item<double>() < 1e-3);
+    // One token: its prompt is all that was computed.
+    const auto short_one = engine.generate(std::span(requests).subspan(1), {.max_new_tokens = 1}, {.seed = 4})[0][0];
+    CHECK(short_one.routed_experts.size() == 3 * once[1][0].routed_experts.size() / (2 + once[1][0].ids.size()));
+    inference::LocalEngine other(decoder->config(), decoder->weights(), {.threads = 1});
+    CHECK(other.generate(requests, {.max_new_tokens = 4}, {.seed = 4})[0][0].routed_experts.empty());
+  }
+}
+
 TEST_CASE("the engine sees an adapter that is put on later, and every change of it") {
   const auto decoder = model::random_decoder(model::parse_hf_config(rlalgo::support::small_config("llama"), "test"), 3);
   inference::LocalEngine engine(decoder->config(), decoder->weights(), {.threads = 1});

@@ -35,6 +35,7 @@
 
 #include <rlalgo/colocated/colocated_server.hpp>
 #include <rlalgo/colocated/served_weights.hpp>
+#include <rlalgo/config/detail/router_replay.hpp>
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/ranks.hpp>
 #include <rlalgo/config/run_config.hpp>
@@ -219,6 +220,7 @@ class CompletionSource {
         snapshots,
         inference::EngineConfig{.threads = std::max(1, core::usable_processors() / 2),
                                 .quantization = quantization(c),
+                                .routed_experts = detail::replays_experts(c, *model.decoder),
                                 .texts = texts(c, model)},
         std::move(stop));
     return {engine,
@@ -248,7 +250,10 @@ class CompletionSource {
   static Parts local(const RunConfig& c, const LanguageModel& model) {
     const auto engine = std::make_shared<inference::LocalEngine>(
         model.decoder->config(), model.decoder->weights(),
-        inference::EngineConfig{.keep_prefixes = true, .quantization = quantization(c), .texts = texts(c, model)});
+        inference::EngineConfig{.keep_prefixes = true,
+                                .quantization = quantization(c),
+                                .routed_experts = detail::replays_experts(c, *model.decoder),
+                                .texts = texts(c, model)});
     return {engine,
             inference::AnyGenerator(*engine),
             sync::AnySync(
@@ -280,6 +285,7 @@ class CompletionSource {
   // processors.
   static Parts served(const RunConfig& c, const LanguageModel& model, std::ostream& log, std::stop_token stop) {
     const TrlConfig& t = c.trl;
+    (void)detail::replays_experts(c, *model.decoder);  // refuses
     const auto world = world_of(c);
     std::shared_ptr<colocated::ColocatedServer> server;
     std::string url;
@@ -314,6 +320,7 @@ class CompletionSource {
 
   static Parts server(const RunConfig& c, const LanguageModel& model, std::ostream& log, std::stop_token stop) {
     const TrlConfig& t = c.trl;
+    (void)detail::replays_experts(c, *model.decoder);  // refuses
     const auto tell = [&log](const std::string& line) { log << "warning: " << line << std::endl; };
     const auto turns = std::make_shared<sync::WeightGate>();
     const http::ClientConfig address{.base_url = server_url(t),

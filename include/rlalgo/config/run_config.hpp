@@ -199,6 +199,7 @@ struct TrlConfig {
   bool use_bias_correction_kl = false;
   bool skip_zero_advantage_batches = false;
   std::optional<double> router_aux_loss_coef;  // of models with experts; unset: config.json's
+  std::string router_replay = "disabled";      // …: disabled, or R3: the experts of generation are passed again
 
   // Logging
   bool log_completions = false;

@@ -55,6 +55,9 @@ struct Completion {
   std::vector<TokenId> prompt_ids = {};              // where it is not the request's prompt that was continued
   std::shared_ptr<const Episode> episode = nullptr;  // of several turns
   std::int64_t weights_version = -1;                 // that generated it; −1 = the generator does not know
+  // Of models with experts, where the generator notes them: the experts of every token that it computed, prompt and ids but the last,
+  // [prompt + ids − 1, W]: W numbers of the layers with experts, one after the other, the likeliest first. Empty = not noted.
+  std::vector<std::uint16_t> routed_experts = {};
   // The rows that follow, of an episode whose history was edited on the way: each with a prompt of its own, and none of
   // these. The rows of an episode are one sample: one reward, one advantage.
   std::vector<Completion> further = {};
@@ -73,8 +76,9 @@ struct Rollout {
   std::vector<std::uint8_t> loss_mask;     // [T] or empty = all ones; 0 = token came from a tool or environment
   std::string text;                        // decoded completion, special tokens skipped
   Finish finish = Finish::stop;
-  std::int64_t weights_version = 0;  // version of the weights that generated it
-  std::vector<double> rewards;       // one per reward function, NaN = not applicable
+  std::int64_t weights_version = 0;                // version of the weights that generated it
+  std::vector<std::uint16_t> routed_experts = {};  // as Completion's
+  std::vector<double> rewards;                     // one per reward function, NaN = not applicable
   double advantage = 0.0;
   // A known answer to the prompt, whose likelihood the loss may add; the first row of a group has it.
   std::vector<TokenId> answer_ids = {};

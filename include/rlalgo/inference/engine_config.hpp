@@ -35,6 +35,7 @@ struct EngineConfig {
   // Multiplies by copies of weights in bfloat16, in the order that kernels read best, where the CPU's have one (packs_bfloat16() of cpu_kernels.hpp):
   // for as much memory as the weights take. Log-probs differ in rounding.
   bool pack_weights = false;
+  bool routed_experts = false;  // completions say which experts every token passed (data::Completion); on the CPU
 
   // Decodes completions of a prompt (text_streams.hpp), where SamplingConfig::stop_strings end them; none: they cannot.
   std::function<std::function<TextStream()>(std::span<const data::TokenId> prompt, const SamplingConfig& sampling)>

@@ -43,7 +43,8 @@ class KvCache {
   };
 
   KvCache(std::int64_t layers, std::int64_t kv_heads, std::int64_t head_dim,
-          CacheElement element = CacheElement::float32, PageMemory& memory = PageMemory::host());
+          CacheElement element = CacheElement::float32, PageMemory& memory = PageMemory::host(),
+          std::int64_t note_bytes = 0);
   KvCache(const KvCache&) = delete;
   KvCache& operator=(const KvCache&) = delete;
   ~KvCache();
@@ -59,6 +60,9 @@ class KvCache {
   // Bytes from the beginning of a page.
   [[nodiscard]] std::int64_t key_offset(std::int64_t layer, std::int64_t head) const noexcept;
   [[nodiscard]] std::int64_t value_offset(std::int64_t layer, std::int64_t head) const noexcept;
+  // What a pass notes of every position beside keys and values: so many bytes, from so many on.
+  [[nodiscard]] std::int64_t note_bytes() const noexcept { return note_bytes_; }
+  [[nodiscard]] std::int64_t note_offset(std::int64_t position) const noexcept;
   [[nodiscard]] std::size_t pages_in_use() const noexcept { return pages_.size() - free_.size() - kept(); }
   [[nodiscard]] std::size_t pages_allocated() const noexcept { return pages_.size(); }
   [[nodiscard]] std::size_t page_bytes() const noexcept { return static_cast<std::size_t>(page_size_); }
@@ -100,7 +104,8 @@ class KvCache {
   PageMemory& memory_;
   CacheElement element_;
   std::int64_t kv_heads_, head_dim_;
-  std::int64_t head_size_, page_size_;  // bytes of a head's keys, and of a page
+  std::int64_t head_size_, note_bytes_, notes_,
+      page_size_;  // bytes of a head's keys, of a note, before the notes, of a page
   std::size_t limit_ = 0;
   Keeper* keeper_ = nullptr;
   std::vector<std::byte*> pages_;     // by id

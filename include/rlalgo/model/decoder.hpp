@@ -201,6 +201,7 @@ class Decoder : public Policy {
     bool dropout = true;                 // while training
     const SharedTree* shared = nullptr;  // the tree is its part
     std::shared_ptr<RouterLoad> load = {};
+    std::shared_ptr<RouterReplay> replay = {};
   };
 
   // Hidden states at each depth, [T, H] or as `rows` and `spread` say.

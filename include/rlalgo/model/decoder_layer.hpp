@@ -21,6 +21,7 @@
 #include <rlalgo/model/ring_attention.hpp>
 #include <rlalgo/model/rope.hpp>
 #include <rlalgo/model/router_load.hpp>
+#include <rlalgo/model/router_replay.hpp>
 #include <rlalgo/model/sinks.hpp>
 #include <rlalgo/model/weights.hpp>
 #include <rlalgo/tensor/functions.hpp>
@@ -38,8 +39,10 @@ struct LayerContext {
   const RopeTable* rope;  // not read where the layer rotates nothing
   DropoutDraw dropout = {};
   const RingAttention* ring = nullptr;
-  DropoutDraw row_dropout = {};  // where only `rows` are wanted
-  RouterLoad* load = nullptr;    // counts what routers do, and gives its gradient; then all rows are wanted
+  DropoutDraw row_dropout = {};    // where only `rows` are wanted
+  RouterLoad* load = nullptr;      // counts what routers do, and gives its gradient; then all rows are wanted
+  Tensor noted = {};               // [T, k] experts to pass again, or undefined
+  RouterReplay* replay = nullptr;  // counts what that changes
 
   // `sinks` may be undefined: there are none.
   [[nodiscard]] AttentionOutput attend(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& sinks) const {
@@ -223,8 +226,11 @@ template <class Input>
   Tensor* const branch = tape != nullptr ? &tape->mlp_branch : nullptr;
   Tensor* const branch_scale = tape != nullptr ? &tape->mlp_branch_scale : nullptr;
   if (context.spec.experts.count > 0) {
-    const Routing routing = route(context.spec.experts, linear(middle_normed.value, w.router));
+    const Tensor noted =
+        context.noted.defined() && rows.defined() ? context.noted.index_select(0, rows) : context.noted;
+    const Routing routing = route(context.spec.experts, linear(middle_normed.value, w.router), noted);
     if (context.load != nullptr) context.load->add(routing);
+    if (context.replay != nullptr) context.replay->add(routing);
     const Tensor value = experts_forward(ops, context.spec, w, middle_normed.value, routing, row_drop,
                                          tape != nullptr ? &tape->experts : nullptr);
     return detail::add_value(context, middle, value, w.mlp_output_norm, branch, branch_scale);

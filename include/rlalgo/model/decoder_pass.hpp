@@ -39,9 +39,10 @@ class DecoderPass {
     const Operations* operations;
     std::shared_ptr<LayerGate> gate = {};  // or null
     DropoutDraw dropout = {};
-    std::shared_ptr<RouterLoad> load = {};  // or null; then all rows of the last layer are wanted
-    bool graph = false;                     // a backward pass follows
-    bool checkpointed = false;              // …, which computes the layers again
+    std::shared_ptr<RouterLoad> load = {};      // or null; then all rows of the last layer are wanted
+    std::shared_ptr<RouterReplay> replay = {};  // or null
+    bool graph = false;                         // a backward pass follows
+    bool checkpointed = false;                  // …, which computes the layers again
   };
 
   // Holds handles to the weights: a backward pass may outlive the decoder. `frequencies`: rope_frequencies() of each rotation.
@@ -81,7 +82,8 @@ class DecoderPass {
   std::map<AttentionKind, RingAttention> rings_;  // the same of a shared tree
   std::vector<std::int64_t> rows_, source_rows_;  // of a shared tree: numbers of this rank's tokens and sources
   std::vector<RopeTable> ropes_;
-  Tensor ids_;  // [T]
+  Tensor ids_;                              // [T]
+  std::vector<std::int64_t> first_expert_;  // of each layer, among the experts that a token passes in all of them
   std::vector<LayerTape> tapes_;
   Tensor last_, scale_;  // input of the final norm [S, H], its scale [S]
   bool used_ = false;

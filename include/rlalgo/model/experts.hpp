@@ -39,15 +39,23 @@ struct Routing {
   Tensor probabilities;  // [S, E] float32
   Tensor experts;        // [S, k] int64, the likeliest first
   Tensor weights;        // [S, k] float32
+  // Of a replay: which of the experts were noted, and which of those the router would not have chosen, [S, k] bool.
+  Tensor noted, replaced;
 };
 
-// `logits` [S, E].
-[[nodiscard]] inline Routing route(const ExpertSpec& spec, const Tensor& logits) {
+// `logits` [S, E]. `replay` [S, k] int64, or undefined: the experts to pass (router_replay.hpp), −1 = what the router chooses.
+[[nodiscard]] inline Routing route(const ExpertSpec& spec, const Tensor& logits, const Tensor& replay = {}) {
   Routing out;
   out.probabilities = logits.softmax(-1, logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
   const auto sorted = out.probabilities.sort(/*stable=*/true, /*dim=*/-1, /*descending=*/true);
   out.experts = std::get<1>(sorted).narrow(1, 0, spec.chosen).contiguous();
-  const Tensor chosen = std::get<0>(sorted).narrow(1, 0, spec.chosen);
+  Tensor chosen = std::get<0>(sorted).narrow(1, 0, spec.chosen);
+  if (replay.defined()) {
+    out.noted = replay.ge(0);
+    out.replaced = replay.unsqueeze(2).ne(out.experts.unsqueeze(1)).all(2).logical_and_(out.noted);
+    out.experts = replay.where(out.noted, out.experts).contiguous();
+    chosen = out.probabilities.gather(1, out.experts);
+  }
   out.weights = spec.normalised ? chosen.div(chosen.sum(1, true)) : chosen.contiguous();
   return out;
 }

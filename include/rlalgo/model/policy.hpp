@@ -45,10 +45,11 @@ struct Scores {
   Tensor log_prob;  // [N] nats, row after row as in TokenTree::target
   Tensor entropy;   // [N] nats, undefined unless asked for
   // Without graph, undefined unless asked for:
-  Tensor mean_logit;  // [N] mean over the vocabulary of the logits before the temperature
-  Tensor greedy;      // [N] 1 = the target has the highest logit
-  Tensor collision;   // [N] log Σ_v p_v²
-  Tensor balance;     // []
+  Tensor mean_logit;            // [N] mean over the vocabulary of the logits before the temperature
+  Tensor greedy;                // [N] 1 = the target has the highest logit
+  Tensor collision;             // [N] log Σ_v p_v²
+  Tensor balance;               // []
+  Tensor replay_mismatch = {};  // [] where the tree says which experts tokens pass (router_replay.hpp)
 };
 
 class Policy {

@@ -36,6 +36,9 @@ namespace rlalgo::model {
     const auto source = static_cast<std::size_t>(tree.source[last]);
     const std::int64_t position = tree.positions[source] + 1, begin = tree.tokens();
     tree.segments.push_back({begin, begin + 1, segment_of[source], position});
+    if (!tree.routed_experts.empty())
+      tree.routed_experts.insert(tree.routed_experts.end(), tree.routed_experts.size() / tree.ids.size(),
+                                 chosen_by_router);
     tree.ids.push_back(tree.target[last]);
     tree.positions.push_back(position);
   }

@@ -30,7 +30,9 @@ struct TokenTree {
   std::vector<std::int64_t> source;     // [N] index into ids
   std::vector<std::int64_t> target;     // [N] token id
   std::vector<std::int64_t> row_begin;  // [rows + 1] offsets into source/target
-  std::int64_t untempered = 0;          // so many of the last targets are scored at temperature 1, whatever is asked
+  std::vector<std::uint16_t> routed_experts =
+      {};                       // [T, W] or empty: experts that tokens pass again (router_replay.hpp)
+  std::int64_t untempered = 0;  // so many of the last targets are scored at temperature 1, whatever is asked
 
   [[nodiscard]] std::int64_t tokens() const { return static_cast<std::int64_t>(ids.size()); }
   [[nodiscard]] std::int64_t targets() const { return static_cast<std::int64_t>(target.size()); }
@@ -41,6 +43,10 @@ struct TokenTree {
 struct Sequence {
   std::span<const std::int32_t> prompt;
   std::span<const std::int32_t> completion;
+  std::span<const std::uint16_t> routed_experts = {};  // [prompt + completion − 1, W] or empty
 };
+
+// In TokenTree::routed_experts: the router chooses.
+inline constexpr std::uint16_t chosen_by_router = 0xFFFF;
 
 }  // namespace rlalgo::model

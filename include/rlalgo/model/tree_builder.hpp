@@ -46,6 +46,7 @@ class TreeBuilder {
     std::size_t parent;
     std::vector<std::size_t> children;
     std::int64_t first_id = 0;  // where emit() put the tokens
+    std::size_t routed = none;  // a row of this node whose experts are known
   };
 
   [[nodiscard]] std::int64_t token(std::size_t row, std::int64_t i) const;
@@ -65,6 +66,10 @@ class TreeBuilder {
   // are found again by walking up from their leaf, so their leaf moves with it.
   void split(std::size_t node, std::int64_t position);
 
+  // Experts of token i of a node, W of them, where some row knows any.
+  void add_experts(const Node& node, std::int64_t i);
+  [[nodiscard]] std::size_t known(std::size_t row) const { return rows_[row].routed_experts.empty() ? none : row; }
+
   void emit(std::size_t root, std::int32_t root_parent);
 
   void add_targets(std::size_t row);
@@ -74,6 +79,7 @@ class TreeBuilder {
   std::vector<Node> nodes_;
   std::vector<std::size_t> roots_;
   std::vector<std::size_t> leaf_;  // [rows]
+  std::size_t routed_width_ = 0;   // W; 0 = no row knows experts
   TokenTree tree_;
 };
 

@@ -346,6 +346,7 @@ class Trainer {
         result.value = result.value.add(scores.balance.to(result.value.scalar_type()), balance_weight);
         result.metrics.mean("aux_loss", scores.balance, 1);
       }
+      if (scores.replay_mismatch.defined()) result.metrics.mean("router/replay_mismatch", scores.replay_mismatch, 1);
       reported.merge(result.metrics);
       done.push_back({part, p, scores.log_prob.detach(), std::move(result)});
     }

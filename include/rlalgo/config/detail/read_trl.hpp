@@ -115,6 +115,7 @@ inline void read_trl(Reader& reader, TrlConfig& trl) {
   reader.read("use_bias_correction_kl", trl.use_bias_correction_kl);
   reader.read("skip_zero_advantage_batches", trl.skip_zero_advantage_batches);
   reader.read("router_aux_loss_coef", trl.router_aux_loss_coef);
+  read_name(reader, "router_replay", trl.router_replay, {"disabled", "R3"});
   reader.read("top_entropy_quantile", trl.top_entropy_quantile);
   reader.read("off_policy_mask_threshold", trl.off_policy_mask_threshold);
   reader.read("sapo_temperature_pos", trl.sapo_temperature_pos);

@@ -11,6 +11,7 @@
 
 #include <rlalgo/config/detail/carry_out.hpp>
 #include <rlalgo/config/detail/router_balance.hpp>
+#include <rlalgo/config/detail/router_replay.hpp>
 #include <rlalgo/config/detail/training.hpp>
 #include <rlalgo/config/feature_matching.hpp>
 #include <rlalgo/config/fingerprints.hpp>
@@ -54,6 +55,7 @@ run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessa
   model.card = model_card(config, settings.run.trainer.loop.max_steps);
   model.decoder = load_decoder(config, places);
   settings.run.trainer.router_aux_loss_coef = router_aux_loss_coef(config, model.decoder->config());
+  if (config.trl.router_replay != "disabled") refuse_router_replay(config, "blocks of documents are drawn");
   const auto world = world_of(config);
   const auto sharding = Sharding::convene(config, world, model.decoder->device());
   if (sharding != nullptr) {

@@ -15,6 +15,7 @@
 #include <rlalgo/inference/detail/activations.hpp>
 #include <rlalgo/inference/detail/best_kernels.hpp>
 #include <rlalgo/inference/detail/decoder_view.hpp>
+#include <rlalgo/inference/detail/expert_notes.hpp>
 #include <rlalgo/inference/detail/expert_pass.hpp>
 #include <rlalgo/inference/detail/low_rank.hpp>
 #include <rlalgo/inference/detail/one_row.hpp>
@@ -52,6 +53,7 @@ class DecoderForward final : public Forward {
         gate_(max_rows, config.intermediate_size, kernels_.round != nullptr),
         up_(max_rows, config.intermediate_size),
         experts_(config, max_rows, kernels_.round != nullptr),
+        notes_(config),
         rank_(0, 0),
         selected_(max_logits, config.hidden_size, kernels_.round != nullptr),
         max_rows_(max_rows),
@@ -107,6 +109,7 @@ class DecoderForward final : public Forward {
       if (config_.spec(l).experts.count > 0) {
         experts_.run(*this, phases_, kernels_, layer, config_.spec(l), normed_, m(), projected_);
         add_projected(layer.mlp_output_norm, residual_scale);
+        if (cache_.note_bytes() > 0) notes_.write(cache_, rows_, l, config_.spec(l).experts.chosen, experts_);
         continue;
       }
       if (config_.spec(l).fused_gate_up)
@@ -474,6 +477,7 @@ class DecoderForward final : public Forward {
   Activations attended_;                // [max_rows, heads · d]
   Activations gate_, up_;               // [max_rows, I]
   ExpertPass experts_;
+  ExpertNotes notes_;
   Activations rank_;           // [max_rows, most adapter columns of one input]
   Activations selected_;       // [max_logits, H]
   std::vector<float> logits_;  // [max_logits, V]

@@ -47,6 +47,11 @@ class ExpertPass {
     strength_ = Activations(max_rows, 1);
   }
 
+  // The experts that row i of the last run passed, the likeliest first.
+  [[nodiscard]] std::size_t expert(std::int64_t row, std::int64_t number, std::int64_t chosen) const {
+    return expert_[static_cast<std::size_t>(row * chosen + number)];
+  }
+
   // Rows that the products of experts have at most.
   [[nodiscard]] std::int64_t most_pairs() const { return most_pairs_; }
 
@@ -105,7 +110,9 @@ class ExpertPass {
   // The experts of each row, sorted as model::ExpertGroups are. Logits of bfloat16 weights are rounded, as training has them.
   void choose(const model::ExpertSpec& e, std::int64_t m, bool rounded) {
     const auto count = static_cast<std::size_t>(e.count), chosen = static_cast<std::size_t>(e.chosen);
-    std::vector<std::size_t> order(count), expert(static_cast<std::size_t>(m) * chosen);
+    std::vector<std::size_t> order(count);
+    std::vector<std::size_t>& expert = expert_;
+    expert.resize(static_cast<std::size_t>(m) * chosen);
     weight_.assign(expert.size(), 0.0F);
     for (std::int64_t i = 0; i < m; ++i) {
       float* const p = logits_.row(i);
@@ -225,6 +232,7 @@ class ExpertPass {
   std::vector<float> weight_;                        // of each pair
   std::vector<std::int64_t> begin_, token_, place_;  // as in model::ExpertGroups
   std::vector<std::size_t> busy_;                    // experts that have rows
+  std::vector<std::size_t> expert_;                  // of each pair
 };
 
 }  // namespace rlalgo::inference::detail

@@ -25,14 +25,16 @@ inline ElementSize size_of(CacheElement element) {
 }  // namespace detail
 
 RLALGO_INLINE KvCache::KvCache(std::int64_t layers, std::int64_t kv_heads, std::int64_t head_dim, CacheElement element,
-                               PageMemory& memory)
+                               PageMemory& memory, std::int64_t note_bytes)
     : memory_(memory),
       element_(element),
       kv_heads_(kv_heads),
       head_dim_((head_dim + detail::size_of(element).padding - 1) / detail::size_of(element).padding *
                 detail::size_of(element).padding),
       head_size_(head_dim_ * detail::page_positions * detail::size_of(element).bytes),
-      page_size_(layers * kv_heads * 2 * head_size_) {}
+      note_bytes_(note_bytes),
+      notes_(layers * kv_heads * 2 * head_size_),
+      page_size_(notes_ + (note_bytes * detail::page_positions + 63) / 64 * 64) {}
 
 RLALGO_INLINE KvCache::~KvCache() {
   for (std::byte* page : pages_)
@@ -50,6 +52,10 @@ RLALGO_INLINE std::int64_t KvCache::key_offset(std::int64_t layer, std::int64_t 
 
 RLALGO_INLINE std::int64_t KvCache::value_offset(std::int64_t layer, std::int64_t head) const noexcept {
   return key_offset(layer, head) + head_size_;
+}
+
+RLALGO_INLINE std::int64_t KvCache::note_offset(std::int64_t position) const noexcept {
+  return notes_ + position % detail::page_positions * note_bytes_;
 }
 
 RLALGO_INLINE std::size_t KvCache::pages_for(std::int64_t positions) noexcept {

@@ -19,6 +19,7 @@
 #include <rlalgo/inference/detail/append_token.hpp>
 #include <rlalgo/inference/detail/check_request.hpp>
 #include <rlalgo/inference/detail/draw_batch.hpp>
+#include <rlalgo/inference/detail/expert_notes.hpp>
 #include <rlalgo/inference/detail/roster.hpp>
 #include <rlalgo/inference/detail/scheduled.hpp>
 #include <rlalgo/inference/forward.hpp>
@@ -438,6 +439,13 @@ RLALGO_INLINE bool Scheduler::accept(std::size_t k, Drawn drawn, const std::vect
   detail::Scheduled& request = *roster_[k].request;
   ++counts_.drawn_tokens;
   if (!detail::append_token(request, roster_[k].completion, drawn, top)) return false;
+  if (cache_.note_bytes() > 0) {
+    data::Completion& completion = request.completion(roster_[k].completion);
+    const KvCache::Sequence& own = roster_[k].sequence;
+    completion.routed_experts =
+        detail::notes_of(cache_, own.length > 0 ? own : request.prompt,
+                         request.prompt_size() + static_cast<std::int64_t>(completion.ids.size()) - 1);
+  }
   vacate(k);
   if (request.heirs() == 0 && request.preempted.empty()) {
     cache_.release(request.prompt);

@@ -69,6 +69,10 @@ RLALGO_INLINE Scores Decoder::score_balanced(const TokenTree& tree, const ScoreO
 RLALGO_INLINE Scores Decoder::score(const TokenTree& tree, const ScoreOptions& options) {
   if (options.balance_weight != 0.0) return score_balanced(tree, options);
   if (!context_.shares()) return score_part(tree, options, nullptr);
+  if (!tree.routed_experts.empty())
+    core::raise_usage("model", 44,
+                      {.what = "experts cannot be replayed where ranks share the tokens of a row",
+                       .remedy = "set trl.router_replay: disabled, or context_parallel_size: 1"});
   const SharedTree shared(context_, tree);
   Scores scores = score_part(shared.part.tree, options, &shared);
   shared.gather({&scores.log_prob, &scores.entropy, &scores.mean_logit, &scores.greedy, &scores.collision});
@@ -88,16 +92,19 @@ RLALGO_INLINE Scores Decoder::score_part(const TokenTree& tree, const ScoreOptio
     compact[n] = std::lower_bound(rows.begin(), rows.end(), tree.source[n]) - rows.begin();
   const bool all = shared == nullptr && static_cast<std::int64_t>(rows.size()) == tree.tokens();
   const bool in_order = rows == tree.source;
+  const auto replay = tree.routed_experts.empty() ? nullptr : std::make_shared<RouterReplay>(tree, device());
   const Tensor hidden = run(tree, {.depths = {config().layers},
                                    .rows = all ? Tensor() : index_tensor(rows, device()),
                                    .spread = in_order ? Tensor() : index_tensor(compact, device()),
                                    .draw = options.draw,
                                    .shared = shared,
-                                   .load = load})
+                                   .load = load,
+                                   .replay = replay})
                             .front();
   const tensor::LogProbs out = score_targets(hidden, tree, options);
   Scores scores{out.log_prob, out.entropy, {}, out.greedy, {}, {}};
   add_statistics(hidden.detach(), tree, options, scores);
+  if (replay != nullptr) scores.replay_mismatch = replay->mismatch();
   return scores;
 }
 
@@ -350,6 +357,7 @@ RLALGO_INLINE std::vector<Tensor> Decoder::run(const TokenTree& tree, const Taps
   DecoderPass::Settings settings{.operations = &operations(), .gate = gate_, .graph = graph};
   settings.checkpointed = graph && checkpointing_;
   settings.load = taps.load;
+  settings.replay = taps.replay;
   if (graph && taps.dropout && adapter_ && adapter_->config.dropout > 0)
     settings.dropout = {settings.operations, adapter_->seed, taps.draw};
   const auto pass = std::make_shared<DecoderPass>(

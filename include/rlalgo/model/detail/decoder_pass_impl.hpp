@@ -27,7 +27,19 @@ RLALGO_INLINE DecoderPass::DecoderPass(DecoderConfig config, DecoderWeights weig
     : config_(std::move(config)),
       weights_(std::move(weights)),
       frequencies_(std::move(frequencies)),
-      settings_(std::move(settings)) {}
+      settings_(std::move(settings)) {
+  std::int64_t passed = 0;
+  for (std::int64_t i = 0; i < config_.layers; ++i) {
+    first_expert_.push_back(passed);
+    if (config_.spec(i).experts.count > 0) passed += config_.spec(i).experts.chosen;
+  }
+  if (settings_.replay != nullptr && settings_.replay->width() != passed)
+    core::raise("model", 45,
+                {.what = "rows have experts of another model",
+                 .found = std::to_string(settings_.replay->width()) + " for each token",
+                 .expected = std::to_string(passed),
+                 .remedy = "replay what this model's engine noted"});
+}
 
 RLALGO_INLINE std::vector<Tensor> DecoderPass::forward(const TokenTree& tree, std::vector<std::int64_t> depths,
                                                        const Tensor& rows) {
@@ -102,6 +114,7 @@ RLALGO_INLINE std::vector<Tensor> DecoderPass::run(const TokenTree& tree, const 
   }
   if (settings_.graph) ids_ = ids;
   if (settings_.load) settings_.load->complete();
+  if (settings_.replay) settings_.replay->complete();
   return taps;
 }
 
@@ -159,6 +172,10 @@ RLALGO_INLINE LayerContext DecoderPass::context(std::int64_t i) const {
                    .dropout = settings_.dropout};
   out.row_dropout = out.dropout;
   out.load = settings_.load.get();
+  if (settings_.replay && spec.experts.count > 0) {
+    out.replay = settings_.replay.get();
+    out.noted = out.replay->of_layer(first_expert_[static_cast<std::size_t>(i)], spec.experts.chosen);
+  }
   if (ring != rings_.end()) {
     out.ring = &ring->second;
     out.dropout.rows = &rows_;

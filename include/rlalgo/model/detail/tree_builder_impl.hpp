@@ -26,6 +26,17 @@ RLALGO_INLINE TokenTree TreeBuilder::build() {
                    .expected = "at least one prompt token, from which the first completion token is predicted",
                    .where = "row " + std::to_string(r)});
     }
+    if (const std::size_t routed = rows_[r].routed_experts.size(); routed > 0) {
+      const std::size_t tokens = rows_[r].prompt.size() + rows_[r].completion.size() - 1;
+      const std::size_t width = routed / std::max<std::size_t>(1, tokens);
+      if (routed_width_ == 0) routed_width_ = width;
+      if (width == 0 || width != routed_width_ || width * tokens != routed)
+        core::raise("model", 22,
+                    {.what = "a row has experts for another number of tokens than it has",
+                     .found = std::to_string(routed) + " experts",
+                     .expected = std::to_string(tokens) + " tokens times the same number for all rows",
+                     .where = "row " + std::to_string(r)});
+    }
     leaf_.push_back(insert(r));
   }
   tree_.segments.reserve(nodes_.size());
@@ -66,6 +77,7 @@ RLALGO_INLINE std::size_t TreeBuilder::insert(std::size_t row) {
       }
     }
     if (child == none) return append(row, at, size, parent);
+    if (nodes_[child].routed == none) nodes_[child].routed = known(row);
     if (common_end == size) return child;  // the row ends inside or at the end of this node
     if (common_end < nodes_[child].end) {
       if (common_end - at < options_.shortest_shared) return append(row, at, size, parent);
@@ -74,6 +86,7 @@ RLALGO_INLINE std::size_t TreeBuilder::insert(std::size_t row) {
       // Every row so far ended within this node: it simply goes on with this row.
       nodes_[child].row = row;
       nodes_[child].end = size;
+      if (known(row) != none) nodes_[child].routed = row;
       return child;
     }
     parent = child;
@@ -83,7 +96,7 @@ RLALGO_INLINE std::size_t TreeBuilder::insert(std::size_t row) {
 
 RLALGO_INLINE std::size_t TreeBuilder::append(std::size_t row, std::int64_t begin, std::int64_t end,
                                               std::size_t parent) {
-  nodes_.push_back({row, begin, end, parent, {}});
+  nodes_.push_back({.row = row, .begin = begin, .end = end, .parent = parent, .children = {}, .routed = known(row)});
   (parent == none ? roots_ : nodes_[parent].children).push_back(nodes_.size() - 1);
   return nodes_.size() - 1;
 }
@@ -96,7 +109,12 @@ RLALGO_INLINE std::int64_t TreeBuilder::diverge(std::size_t node, std::size_t ro
 }
 
 RLALGO_INLINE void TreeBuilder::split(std::size_t node, std::int64_t position) {
-  nodes_.push_back({nodes_[node].row, position, nodes_[node].end, node, std::move(nodes_[node].children)});
+  nodes_.push_back({.row = nodes_[node].row,
+                    .begin = position,
+                    .end = nodes_[node].end,
+                    .parent = node,
+                    .children = std::move(nodes_[node].children),
+                    .routed = nodes_[node].routed});
   const std::size_t rest = nodes_.size() - 1;
   for (const std::size_t child : nodes_[rest].children) nodes_[child].parent = rest;
   nodes_[node].children = {rest};
@@ -118,10 +136,23 @@ RLALGO_INLINE void TreeBuilder::emit(std::size_t root, std::int32_t root_parent)
     for (std::int64_t i = node.begin; i < node.end; ++i) {
       tree_.ids.push_back(token(node.row, i));
       tree_.positions.push_back(i);
+      add_experts(node, i);
     }
     for (auto child = node.children.rbegin(); child != node.children.rend(); ++child)
       open.emplace_back(*child, segment);
   }
+}
+
+RLALGO_INLINE void TreeBuilder::add_experts(const Node& node, std::int64_t i) {
+  if (routed_width_ == 0) return;
+  auto& out = tree_.routed_experts;
+  const std::size_t begin = static_cast<std::size_t>(i) * routed_width_;
+  const auto known = node.routed == none ? std::span<const std::uint16_t>() : rows_[node.routed].routed_experts;
+  if (begin + routed_width_ <= known.size())
+    out.insert(out.end(), known.begin() + static_cast<std::ptrdiff_t>(begin),
+               known.begin() + static_cast<std::ptrdiff_t>(begin + routed_width_));
+  else
+    out.insert(out.end(), routed_width_, chosen_by_router);
 }
 
 RLALGO_INLINE void TreeBuilder::add_targets(std::size_t row) {

@@ -80,6 +80,7 @@ inline Json pack_tokens(const data::Rollout& r, bool own_prompt) {
           {"old_log_probs", pack(r.old_log_probs)},
           {"reference_log_probs", pack(r.reference_log_probs)},
           {"loss_mask", pack(r.loss_mask)},
+          {"routed_experts", pack(r.routed_experts)},
           {"finish", static_cast<int>(r.finish)},
           {"weights_version", r.weights_version}};
 }
@@ -95,6 +96,7 @@ inline data::Rollout unpack_tokens(const Json& row, const data::TokenizedPrompt&
   r.old_log_probs = unpack<float>(row.at("old_log_probs"));
   r.reference_log_probs = unpack<float>(row.at("reference_log_probs"));
   r.loss_mask = unpack<std::uint8_t>(row.at("loss_mask"));
+  if (row.contains("routed_experts")) r.routed_experts = unpack<std::uint16_t>(row.at("routed_experts"));
   r.finish = static_cast<data::Finish>(row.at("finish").get<int>());
   r.weights_version = row.at("weights_version").get<std::int64_t>();
   return r;

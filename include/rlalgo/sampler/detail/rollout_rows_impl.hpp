@@ -63,7 +63,7 @@ inline std::vector<float> slice_floats(const tensor::Tensor& column, std::int64_
 RLALGO_INLINE model::TokenTree RolloutRows::tree(View rows, const loss::Needs& needs) {
   std::vector<model::Sequence> views;
   views.reserve(rows.size());
-  for (const Row* r : rows) views.push_back({r->prompt_ids, r->completion_ids});
+  for (const Row* r : rows) views.push_back({r->prompt_ids, r->completion_ids, r->routed_experts});
   std::int64_t answers = 0;
   for (const Row* r : rows) {
     if (!needs.answer_likelihood || r->answer_ids.empty()) continue;
@@ -141,7 +141,9 @@ RLALGO_INLINE void RolloutRows::score(model::Policy& policy, std::span<Row* cons
   const c10::AutoGradMode no_gradient(false);
   for (std::size_t begin = 0; begin < rows.size(); begin += rows_per_part) {
     const auto part = rows.subspan(begin, std::min(rows_per_part, rows.size() - begin));
-    store(part, policy.score(tree(part), {.temperature = temperature}).log_prob, column);
+    model::TokenTree part_tree = tree(part);
+    if (column == &Row::reference_log_probs) part_tree.routed_experts.clear();  // its routers are its own
+    store(part, policy.score(part_tree, {.temperature = temperature}).log_prob, column);
   }
 }
 

@@ -84,6 +84,7 @@ std::shared_ptr<Generation> generate(G& generator, std::span<const data::Tokeniz
       rollout.loss_mask = std::move(completion.loss_mask);
       rollout.episode = std::move(episode);
       rollout.sampling_log_probs = std::move(completion.log_probs);
+      rollout.routed_experts = std::move(completion.routed_experts);
       rollout.finish = completion.finish;
       rollout.weights_version = completion.weights_version >= 0 ? completion.weights_version : weights_version;
       return rollout;
