@@ -189,6 +189,32 @@ def generation_and_its_switches(c):
 
 
 @case
+def generations_experts_are_passed_again(c):
+    experts = model(c)
+    base = {**json.loads(json.dumps(BASE)), "base_model": experts, "micro_batch_size": 4, "max_steps": 4, "logging_steps": 1, "learning_rate": 1e-3,
+            "save_strategy": "steps", "save_steps": 3, "trl": {**BASE["trl"], "router_replay": "R3", "num_iterations": 2}}
+    c.run("train", write(c, base, "whole.yaml", output_dir="whole")).expect(0)
+    steps = [r["router/replay_mismatch"] for r in c.metrics("whole") if "loss" in r]
+    assert len(steps) == 4 and all(0 <= x <= 0.2 for x in steps), steps
+    assert steps[0] < 0.01 and steps[2] < 0.01, steps  # the weights that generated, in float32
+    off = json.loads(json.dumps(base)) | {"output_dir": "off"}
+    del off["trl"]["router_replay"]
+    c.run("train", write(c, off, "off.yaml")).expect(0)
+    assert not any("router/replay_mismatch" in r for r in c.metrics("off"))
+    # A resumed run has the experts of rollouts that were half used.
+    shutil.copytree(c.folder / "whole", c.folder / "again")
+    for left in ("model.safetensors", "checkpoint-4"):
+        path = c.folder / "again" / left
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+    c.run("train", write(c, base, "again.yaml", output_dir="again", resume_from_checkpoint=str(c.folder / "again/checkpoint-3"))).expect(0)
+    same_files(c.folder / "whole", c.folder / "again", only=["model.safetensors"])
+    same_run(c, {**base, "save_strategy": "no", "max_steps": 2, "learning_rate": 1e-4, "adam_epsilon": 1e-4}, rl="grpo")
+    for changes, says in (({"base_model": BASE["base_model"]}, "the model has none"),
+                          ({"trl": {**base["trl"], "use_vllm": True}}, "a server"), ({"trl": {**base["trl"], "router_replay": "R2"}}, "R3")):
+        c.run("train", write(c, base | changes, "no.yaml")).expect(2, says)
+
+
+@case
 def a_resumed_run_is_the_run(c):
     rows(c)
     base = {**PAIRS, "base_model": model(c), "rl": "dpo", "save_strategy": "steps", "save_steps": 2, "max_steps": 4}
