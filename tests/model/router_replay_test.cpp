@@ -124,7 +124,7 @@ TEST_CASE(
   const std::vector<std::int32_t> prompt = {1, 2, 3}, a = {4, 5, 6, 7}, b = {4, 9};
   Experts of_a(6 * 4, 0), of_b;
   for (std::size_t i = 0; i < of_a.size(); ++i)
-    of_a[i] = static_cast<std::uint16_t>((i * 7 + i / 4) % 5 / 2 * 2 + i % 2);
+    of_a[i] = static_cast<std::uint16_t>((i * 7 + i / 4) % 4 / 2 * 2 + i % 2);
   of_b.assign(of_a.begin(), of_a.begin() + 16);
   const std::vector<model::Sequence> both = {row(prompt, a, of_a), row(prompt, b, of_b)}, first = {both[0]},
                                      second = {both[1]};

@@ -92,7 +92,7 @@ inline void check_server(const RunConfig& c) {
 // Whether a server can load the adapter itself: it adds s·B A to the base model that it has, with one rank and scale.
 [[nodiscard]] inline bool is_servable(const model::LoraConfig& adapter) {
   return !adapter.use_dora && adapter.modules_to_save.empty() && adapter.rank_pattern.empty() &&
-         adapter.alpha_pattern.empty() && adapter.init != model::LoraInit::pissa;
+         adapter.alpha_pattern.empty() && adapter.target_parameters.empty() && adapter.init != model::LoraInit::pissa;
 }
 
 // Keeps the generator alive; the model and the log must outlive it.
