@@ -26,11 +26,16 @@ class Model:
     kv_heads: int
     vocab: int
     tied: bool = False
+    head: int = 0  # size of a head; 0: hidden / heads
+
+    @property
+    def head_size(self):
+        return self.head or self.hidden // self.heads
 
     @property
     def layer_parameters(self):
-        head = self.hidden // self.heads
-        attention = 2 * self.hidden * self.hidden + 2 * self.hidden * head * self.kv_heads
+        head = self.head_size
+        attention = 2 * self.hidden * head * self.heads + 2 * self.hidden * head * self.kv_heads
         return attention + 3 * self.hidden * self.intermediate + 2 * self.hidden
 
     @property
@@ -44,11 +49,11 @@ class Model:
     def flops(self, tokens, sequence, checkpointing):
         """Of forward and backward: 6 per token and weight that is multiplied, causal attention 6·s·h per token and layer."""
         weights = self.layers * self.layer_parameters + self.vocab * self.hidden
-        one = 6 * weights + 6 * self.layers * sequence * self.hidden
+        one = 6 * weights + 6 * self.layers * sequence * self.heads * self.head_size
         return tokens * one * (4 / 3 if checkpointing else 1)
 
 
-# Shapes of Qwen2.5 (0.5B … 72B), Llama 2 (7B, 13B, 70B) and Llama 3 (with its larger vocabulary).
+# Shapes of Qwen2.5 (0.5B … 72B), Qwen3, Llama 2 (7B, 13B, 70B) and Llama 3 (with its larger vocabulary).
 MODELS = {
     "0.5b": Model(24, 896, 4864, 14, 2, 151936, True),
     "1.5b": Model(28, 1536, 8960, 12, 2, 151936, True),
@@ -60,6 +65,9 @@ MODELS = {
     "14b": Model(48, 5120, 13824, 40, 8, 152064),
     "32b": Model(64, 5120, 27648, 40, 8, 152064),
     "70b": Model(80, 8192, 28672, 64, 8, 32000),
+    "qwen3-0.6b": Model(28, 1024, 3072, 16, 8, 151936, True, 128),
+    "qwen3-1.7b": Model(28, 2048, 6144, 16, 8, 151936, True, 128),
+    "qwen3-4b": Model(36, 2560, 9728, 32, 8, 151936, True, 128),
     "135m": Model(30, 576, 1536, 9, 3, 49152, True),
 }
 
@@ -241,7 +249,8 @@ def check(points, out=print):
 def read_config(path):
     c = json.loads(pathlib.Path(path).read_text())
     return Model(c["num_hidden_layers"], c["hidden_size"], c["intermediate_size"], c["num_attention_heads"],
-                 c.get("num_key_value_heads", c["num_attention_heads"]), c["vocab_size"], c.get("tie_word_embeddings", False))
+                 c.get("num_key_value_heads", c["num_attention_heads"]), c["vocab_size"], c.get("tie_word_embeddings", False),
+                 c.get("head_dim") or 0)
 
 
 def main(arguments):

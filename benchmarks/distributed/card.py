@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""What one GPU needs for a step and for a token, from counted operations and bytes; nothing of it was measured on a card by us.
+
+    card.py [--model 0.5b] [--card h100] [--tokens 16384 --sequence 1024] [--lora 16] [--batch 64 --context 600]
+    card.py check        the formulas against published runs of other programs
+
+Seconds of a part = the largest of its arithmetic, its bytes, and its launches:
+  products     2 per token and weight forward, 4 backward (2 where the weight is frozen), 2 more with recomputation
+  attention    causal, 2·s·w forward per token and layer (w: heads times head size), 4 backward, 2 more with recomputation
+  head         8 per token with a loss, hidden and vocabulary element: forward, logits again, both gradients; 6 where it is frozen
+  between      what stands between the products: `passes` reads or writes of a token's activations a layer, in bytes
+  optimizer    AdamW over bfloat16 weights with float32 masters: 30 bytes a trained weight are read or written
+  token step   weights and keys and values that are read, and `layer_gap` a layer that kernels of a captured graph need at least
+What is published is compared in check(); its deviation is the error of what is predicted. Only the standard library is needed.
+"""
+
+import argparse
+import dataclasses
+import sys
+
+import plan
+
+
+@dataclasses.dataclass(frozen=True)
+class Card:
+    """flops, bytes: peaks per second. products, attention, stream: the shares of them that kernels reach. launch: seconds of
+    the host for an operator that is launched by itself. layer_gap: seconds of a layer of a captured token step beyond its bytes."""
+
+    flops: float
+    bandwidth: float
+    memory: float
+    products: float = 0.60
+    attention: float = 0.40
+    stream: float = 0.85
+    launch: float = 4e-6
+    layer_gap: float = 45.7e-6
+
+
+CARDS = {
+    "h100": Card(989e12, 3.35e12, 80e9),  # SXM, HBM3
+    "h100-pcie": Card(756e12, 2.0e12, 80e9),
+    "h200": Card(989e12, 4.8e12, 141e9),
+    "a100": Card(312e12, 2.04e12, 80e9, attention=0.55),
+}
+
+# Operators of a layer, forward and backward, of a micro-batch: what tests/far counted of the tiny model today (4,400 of a DPO step of
+# 4 layers and 2 micro-batches, optimizer and head included), and what fused kernels are to reach.
+OPERATORS = {"today": 550, "goal": 40}
+
+
+def width(model):
+    return model.heads * model.head_size
+
+
+def layer_flops(model, tokens):
+    """Of the products of one layer forward."""
+    return 2 * tokens * (model.layer_parameters - 2 * model.hidden)
+
+
+def lora_parameters(model, rank):
+    """Of adapters on all seven maps of a layer."""
+    head = model.head_size
+    ins_outs = [(model.hidden, width(model)), (model.hidden, head * model.kv_heads), (model.hidden, head * model.kv_heads),
+                (width(model), model.hidden), (model.hidden, model.intermediate), (model.hidden, model.intermediate),
+                (model.intermediate, model.hidden)]
+    return model.layers * sum(rank * (i + o) for i, o in ins_outs)
+
+
+def train(model, card, tokens, sequence, lora=0, checkpointing=False, operators=OPERATORS["goal"], scored=1.0, passes=30):
+    """Seconds of one step of one micro-batch by parts; `scored`: the share of its tokens that has a loss."""
+    again = 2 if checkpointing else 0
+    adapters = lora_parameters(model, lora) if lora else 0
+    trained = adapters if lora else model.parameters
+    products = layer_flops(model, tokens) / 2 * (2 + (2 if lora else 4) + again) * model.layers + 6 * tokens * adapters
+    attention = tokens * sequence * width(model) * model.layers * (2 + 4 + again)
+    head = (6 if lora else 8) * tokens * scored * model.hidden * model.vocab
+    between = model.layers * passes * 2 * tokens * model.hidden * (4 / 3 if checkpointing else 1)
+    seconds = {
+        "products": products / (card.flops * card.products),
+        "attention": attention / (card.flops * card.attention),
+        "head": head / (card.flops * card.products),
+        "between": between / (card.bandwidth * card.stream),
+        "optimizer": 30 * trained / (card.bandwidth * card.stream),
+    }
+    device, host = sum(seconds.values()), operators * model.layers * card.launch
+    return {**seconds, "host": host, "step": max(device, host)}
+
+
+def train_memory(model, tokens, lora=0, checkpointing=False):
+    """Bytes: weights, gradients, masters and moments, activations (plan.memory), one tile of logits."""
+    trained = lora_parameters(model, lora) if lora else model.parameters
+    layer = 34 * tokens * model.hidden
+    activations = model.layers * 2 * tokens * model.hidden + layer if checkpointing else model.layers * layer
+    return 2 * model.parameters + (2 * trained if lora else 0) + 16 * trained + activations + 256e6
+
+
+def token_step(model, card, batch, context):
+    """Seconds of one token of each of `batch` rows that see `context` tokens."""
+    weights = 2 * (model.layers * model.layer_parameters + model.vocab * model.hidden)
+    pages = 4 * batch * context * model.layers * model.kv_heads * model.head_size
+    arithmetic = (model.layers * layer_flops(model, batch) + 2 * batch * model.vocab * model.hidden) / (card.flops * card.products)
+    return max((weights + pages) / (card.bandwidth * card.stream), arithmetic) + model.layers * card.layer_gap
+
+
+def prefill(model, card, tokens, sequence):
+    attention = 2 * tokens * sequence * width(model) * model.layers
+    return model.layers * layer_flops(model, tokens) / (card.flops * card.products) + attention / (card.flops * card.attention)
+
+
+def serve(model, card, requests, prompt, new, rows=256):
+    """Seconds of so many requests, `rows` at a time."""
+    steps = new * -(-requests // rows)
+    return prefill(model, card, requests * prompt, prompt) + steps * token_step(model, card, min(rows, requests), prompt + new / 2)
+
+
+def online_step(model, card, prompts, group, prompt, new, operators=OPERATORS["goal"], lora=0):
+    """Seconds of a GRPO step: prompts are read once, completions drawn together, old log-probs are those of drawing."""
+    rows = prompts * group
+    drawn = prefill(model, card, prompts * prompt, prompt) + new * token_step(model, card, rows, prompt + new / 2)
+    trained = train(model, card, prompts * prompt + rows * new, prompt + new, lora, operators=operators,
+                    scored=rows * new / (prompts * prompt + rows * new))
+    return {"generate": drawn, "train": trained["step"], "step": drawn + trained["step"]}
+
+
+# (what, published seconds, source, prediction)
+def published():
+    m, h100, pcie = plan.MODELS, CARDS["h100"], CARDS["h100-pcie"]
+    return [
+        ("Qwen2.5-0.5B, a token at batch 1, vLLM on H100 PCIe (fits layer_gap)", 1.68e-3, "vllm#53060", token_step(m["0.5b"], pcie, 1, 600)),
+        ("Qwen2.5-0.5B, a token at batch 32, the same", 2.15e-3, "vllm#53060", token_step(m["0.5b"], pcie, 32, 600)),
+        ("Qwen3-1.7B, a token at batch 1, the same", 3.20e-3, "vllm#53060", token_step(m["qwen3-1.7b"], pcie, 1, 600)),
+        ("Qwen3-4B, 1,500 requests of 512 to 128 tokens, vLLM on H100", 35.9, "vllm#38479", serve(m["qwen3-4b"], h100, 1500, 512, 128)),
+        ("Qwen3-0.6B, full step of 2 x 16,384 tokens, prime-rl on H100", 1.99, "prime-rl",
+         train(m["qwen3-0.6b"], h100, 32768, 16384, checkpointing=True)["step"]),
+        ("Qwen3-4B, LoRA 16, 2 x 16,384 tokens, prime-rl on H100", 5.26, "prime-rl",
+         train(m["qwen3-4b"], h100, 32768, 16384, lora=16, checkpointing=True)["step"]),
+        ("head, 8,192 tokens, hidden 4,096, vocabulary 131,072, forward and backward, Liger on H100", 50.4e-3, "Liger",
+         8 * 8192 * 4096 * 131072 / (h100.flops * h100.products)),
+    ]
+
+
+def check(out=print):
+    """Prints prediction beside what is published; the deviations."""
+    off = []
+    for what, seconds, source, found in published():
+        off.append(found / seconds - 1)
+        out(f"{what}: predicted {found * 1e3:,.2f} ms, published {seconds * 1e3:,.2f} ({source}; {off[-1]:+.0%})")
+    return off
+
+
+def several(model, card, gpus, tokens, sequence, checkpointing):
+    """A step on several cards: the arithmetic of plan.predict with the rate that one card has here."""
+    one = train(model, card, tokens, sequence, checkpointing=checkpointing)
+    name = "a100" if card is CARDS["a100"] else "h100"
+    rate = model.flops(tokens, sequence, checkpointing) / one["step"]
+    device = dataclasses.replace(plan.DEVICES[name], flops=rate, efficiency=1.0, memory=card.memory)
+    return plan.predict(model, "sharded", gpus, device, tokens, sequence, 1, checkpointing)
+
+
+def main(arguments):
+    if arguments[:1] == ["check"]:
+        print(f"largest deviation {max(abs(one) for one in check()):.0%}")
+        return 0
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--model", default="0.5b", choices=sorted(plan.MODELS))
+    parser.add_argument("--card", default="h100", choices=sorted(CARDS))
+    parser.add_argument("--tokens", type=int, default=16384)
+    parser.add_argument("--sequence", type=int, default=1024)
+    parser.add_argument("--lora", type=int, default=0)
+    parser.add_argument("--checkpointing", action="store_true")
+    parser.add_argument("--operators", default="goal", choices=sorted(OPERATORS))
+    parser.add_argument("--batch", default="1,64,256")
+    parser.add_argument("--context", type=int, default=600)
+    parser.add_argument("--gpus", default="1,8,64,512")
+    given = parser.parse_args(arguments)
+    model, card = plan.MODELS[given.model], CARDS[given.card]
+    parts = train(model, card, given.tokens, given.sequence, given.lora, given.checkpointing, OPERATORS[given.operators])
+    print(f"{given.model} on {given.card}, computed, not measured. A step of {given.tokens} tokens of {given.sequence}:")
+    for name, seconds in parts.items():
+        print(f"  {name:10} {seconds * 1e3:9.2f} ms")
+    print(f"  memory     {train_memory(model, given.tokens, given.lora, given.checkpointing) / 2**30:9.1f} GiB")
+    for batch in [int(text) for text in given.batch.split(",")]:
+        print(f"  a token of {batch} rows at {given.context}: {token_step(model, card, batch, given.context) * 1e3:.2f} ms")
+    grpo = online_step(model, card, 8, 8, 256, 512, OPERATORS[given.operators], given.lora)
+    print(f"  GRPO, 8 x 8 completions of 512: generate {grpo['generate']:.2f} s, train {grpo['train']:.2f} s")
+    if not given.lora:
+        for gpus in [int(text) for text in given.gpus.split(",")]:
+            r = several(model, card, gpus, given.tokens, given.sequence, given.checkpointing)
+            print(f"  {gpus} cards, FSDP: {r['step'] * 1e3:.1f} ms, {r['tokens_per_second']:,.0f} tokens/s, "
+                  f"{r['memory'] / 1e9:.1f} GB a card, {'fits' if r['fits'] else 'does not fit'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

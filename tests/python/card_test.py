@@ -1,0 +1,97 @@
+"""benchmarks/distributed/card.py: its counts are those of the shapes, its predictions move the right way, its error is what the document says."""
+
+import contextlib
+import io
+import pathlib
+import sys
+import traceback
+
+sys.dont_write_bytecode = True
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks/distributed"))
+import card  # noqa: E402
+import plan  # noqa: E402
+
+CASES = {}
+H100 = card.CARDS["h100"]
+# A layer: 4·8·8 + 3·8·16 = 640 weights in products; width 8; outside 10·8, tied.
+TINY = plan.Model(2, 8, 16, 2, 2, 10, True)
+PLAIN = card.Card(1e3, 1e3, 1e9, products=1.0, attention=1.0, stream=1.0, launch=1.0, layer_gap=0.5)
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+@case
+def parts_of_a_step_are_counted_by_hand():
+    found = card.train(TINY, PLAIN, 3, 5, operators=7, passes=10)
+    assert found["products"] == 2 * 3 * 640 * 3 * 2 / 1e3  # 2 forward and 4 backward for each weight, two layers
+    assert found["attention"] == 6 * 3 * 5 * 8 * 2 / 1e3
+    assert found["head"] == 8 * 3 * 8 * 10 / 1e3
+    assert found["between"] == 2 * 10 * 2 * 3 * 8 / 1e3
+    assert found["optimizer"] == 30 * TINY.parameters / 1e3
+    assert found["host"] == 14.0 and found["step"] == max(14.0, sum(found[p] for p in ("products", "attention", "head", "between", "optimizer")))
+    again = card.train(TINY, PLAIN, 3, 5, checkpointing=True)
+    assert again["products"] == found["products"] * 8 / 6 and again["attention"] == found["attention"] * 8 / 6
+
+
+@case
+def adapters_leave_the_weights_gradient_out():
+    full, lora = card.train(TINY, PLAIN, 3, 5), card.train(TINY, PLAIN, 3, 5, lora=2)
+    adapters = card.lora_parameters(TINY, 2)
+    assert adapters == 2 * 2 * (4 * (8 + 8) + 2 * (8 + 16) + (16 + 8))
+    assert abs(lora["products"] - (full["products"] * 4 / 6 + 6 * 3 * adapters / 1e3)) < 1e-12
+    assert lora["head"] == full["head"] * 6 / 8 and lora["optimizer"] == 30 * adapters / 1e3
+    assert card.train_memory(TINY, 3, 2) < card.train_memory(TINY, 3)
+
+
+@case
+def a_token_step_reads_the_weights_once_and_the_pages_of_every_row():
+    weights = 2 * (2 * TINY.layer_parameters + 80)
+    assert abs(card.token_step(TINY, PLAIN, 1, 6) - ((weights + 4 * 6 * 2 * 8) / 1e3 + 1.0)) < 1e-12
+    more = card.token_step(plan.MODELS["qwen3-4b"], H100, 64, 600) - card.token_step(plan.MODELS["qwen3-4b"], H100, 1, 600)
+    assert abs(more - 63 * 4 * 600 * 36 * 8 * 128 / (3.35e12 * H100.stream)) < 1e-9
+    # Rows draw together: twice the rows take less than twice the time.
+    one = card.serve(plan.MODELS["0.5b"], H100, 64, 256, 128)
+    assert one < card.serve(plan.MODELS["0.5b"], H100, 128, 256, 128) < 2 * one < card.serve(plan.MODELS["0.5b"], H100, 128, 512, 256)
+
+
+@case
+def a_step_of_single_launches_waits_for_the_host_where_the_model_is_small():
+    small = card.train(plan.MODELS["0.5b"], H100, 1024, 1024, operators=card.OPERATORS["today"])
+    assert small["step"] == small["host"]
+    assert card.train(plan.MODELS["0.5b"], H100, 16384, 1024)["step"] > small["host"]
+
+
+@case
+def the_error_is_what_the_document_says():
+    lines = []
+    off = card.check(lines.append)
+    assert len(off) == 7 and abs(off[0]) < 0.01, lines  # fitted
+    assert max(map(abs, off[1:3])) < 0.16, lines  # token steps
+    assert all(-0.56 < one < -0.40 for one in off[3:6]), lines  # whole programs take about twice what their parts need
+    assert abs(off[6]) < 0.20, lines
+
+
+@case
+def the_program_prints_parts_tokens_and_cards():
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert card.main(["--model", "70b", "--checkpointing", "--gpus", "8,512"]) == 0
+        assert card.main(["--model", "qwen3-4b", "--lora", "16"]) == 0
+        assert card.main(["check"]) == 0
+    text = out.getvalue()
+    assert "8 cards, FSDP" in text and "512 cards, FSDP" in text and text.count("GRPO, 8 x 8") == 2 and "largest deviation" in text, text
+
+
+failed = 0
+for name, function in CASES.items():
+    try:
+        function()
+        print(f"ok {name}")
+    except Exception:
+        failed += 1
+        print(f"FAIL {name} {' | '.join(traceback.format_exc().splitlines())[-1500:]}")
+sys.exit(1 if failed else 0)
