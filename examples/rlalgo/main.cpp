@@ -48,7 +48,7 @@ struct Verb {
   Stage stage = Stage::at_once;
 };
 
-constexpr std::array<Verb, 11> verbs = {{
+constexpr std::array<Verb, 12> verbs = {{
     {"train", "train CONFIG.yaml [--key value …]", "trains as the configuration says; any key can be overridden",
      cli::train, false, Stage::starting},
     {"preprocess", "preprocess CONFIG.yaml [--debug] [--key value …]",
@@ -67,6 +67,7 @@ constexpr std::array<Verb, 11> verbs = {{
      "answers generation requests over HTTP, as OpenAI's, vLLM's and TRL's servers do", cli::vllm_serve, false,
      Stage::starting},
     {"report", "report OUTPUT_DIR", "rewrites report.html of a finished or running training", cli::report},
+    {"keys", "keys [WORD …]", "prints keys of a configuration: defaults, values, what they mean", cli::keys},
     {"version", "version", "prints the versions of rlalgo and of what it is built on", cli::version},
 }};
 

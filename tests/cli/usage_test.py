@@ -14,7 +14,7 @@ from cases import QUICKSTART, main  # noqa: E402
 
 CASES = {}
 MODEL = QUICKSTART / "model"
-VERBS = ["train", "preprocess", "evaluate", "inference", "merge-lora", "tokenize", "score", "generate", "vllm-serve", "report", "version"]
+VERBS = ["train", "preprocess", "evaluate", "inference", "merge-lora", "tokenize", "score", "generate", "vllm-serve", "report", "keys", "version"]
 
 
 def case(function):
@@ -37,7 +37,7 @@ def help_of_each_verb(c):
     expected = {"train": ["CONFIG", "--trl.num-generations"], "preprocess": ["--debug"], "evaluate": ["--checkpoint", "eval_results.json"], "inference": ["--temperature", "0.9"],
                 "merge-lora": ["--output-dir"], "tokenize": ["--no-special-tokens", "reads JSON lines"],
                 "score": ["--engine", "log_probs"], "generate": ["--batch", "32", "finish_reason"], "report": ["OUTPUT_DIR"], "vllm-serve": ["--api-key", "--allowed-path", "8000"],
-                "version": ["--help"]}
+                "keys": ["--markdown"], "version": ["--help"]}
     for verb in VERBS:
         texts = [c.run(*words).expect(0) for words in ((verb, "--help"), (verb, "-h"), ("help", verb))]
         assert texts[0].out == texts[1].out == texts[2].out, verb

@@ -6,12 +6,10 @@
 
 using namespace rlalgo::config;
 
-TEST_CASE("a key belongs to one mode, a part to one row") {
+TEST_CASE("two modes, and a part belongs to one row") {
   const auto& modes = matching_modes();
   REQUIRE(modes.size() == 2);
   CHECK(modes[0].strided != modes[1].strided);
-  for (const std::string_view key : modes[0].keys)
-    CHECK(std::find(modes[1].keys.begin(), modes[1].keys.end(), key) == modes[1].keys.end());
   for (std::size_t i = 0; i < matching_estimators().size(); ++i)
     for (std::size_t k = 0; k < i; ++k) CHECK(matching_estimators()[i].part != matching_estimators()[k].part);
   CHECK(std::count_if(matching_estimators().begin(), matching_estimators().end(),

@@ -92,6 +92,8 @@ TEST_CASE("arguments that an optimizer does not take are refused by name") {
   CHECK(lacks(error_of("optimizer: muon\noptim_args: {momentum: 1}\n"), {"config.6: ", "optim_args.momentum"}) == "");
   CHECK(lacks(error_of("optimizer: muon\noptim_args: {ns_steps: 0}\n"), {"config.6: ", "optim_args.ns_steps"}) == "");
   CHECK(lacks(error_of("optimizer: adafactor\noptim_args: {eps: [1]}\n"), {"config.6: ", "optim_args.eps"}) == "");
+  CHECK(lacks(error_of("optimizer: adafactor\noptim_args: {eps: [.inf, 1]}\n"), {"config.6: ", "optim_args.eps"}) ==
+        "");
   CHECK(lacks(error_of("optimizer: adafactor\noptim_args: {decay_rate: 0.8}\n"), {"config.6: ", "decay_rate"}) == "");
   CHECK(lacks(error_of("optimizer: adafactor\noptim_args: {relative_step: true}\n"),
               {"config.10: ", "optim_args.relative_step", "lr_scheduler"}) == "");

@@ -16,7 +16,6 @@ struct MatchingMode {
   std::string_view door;
   std::string_view page;
   bool strided;  // learns from blocks at the anchors of documents; else from completions of prompts
-  std::vector<std::string_view> keys;
 };
 
 // ebft.advantage_estimator.
@@ -36,20 +35,9 @@ struct PoolingRow {
 
 [[nodiscard]] inline const std::vector<MatchingMode>& matching_modes() {
   static const std::vector<MatchingMode> rows = {
-      {"structured",
-       "completions of prompts against the answers of the dataset",
-       "ebft.hpp",
-       "ebft.md",
-       false,
-       {"ebft.adaptive_max_tokens", "ebft.gt_length_multiplier"}},
-      {"strided",
-       "short blocks at every stride of a text against the text itself",
-       "strided_ebft.hpp",
-       "ebft.md",
-       true,
-       {"ebft.stride", "ebft.context_length", "ebft.generate_max_len", "ebft.n_samples_per_prompt",
-        "ebft.min_completion_prefix", "ebft.temperature", "ebft.top_p", "ebft.pack_documents",
-        "ebft.document_masking"}},
+      {"structured", "completions of prompts against the answers of the dataset", "ebft.hpp", "ebft.md", false},
+      {"strided", "short blocks at every stride of a text against the text itself", "strided_ebft.hpp", "ebft.md",
+       true},
   };
   return rows;
 }

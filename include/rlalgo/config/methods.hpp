@@ -16,8 +16,8 @@
 // advantage/ or aggregation/ that it names, and every other header of config/ asks a row, never for a name. A method is
 // added as a door, a row and a page (docs/algorithms/); tests/config/doors_test.cpp proves door and row equal.
 //
-// `keys` are those that the row reads and some other row of its table does not; config/method_keys.hpp has their ranges
-// and documentation, config/method_of.hpp the rows that a configuration chose.
+// Which keys a method reads is said in the rows of the keys (config/keys.hpp); config/method_of.hpp has the rows of these tables that a
+// configuration chose.
 #pragma once
 
 #include <algorithm>
@@ -75,7 +75,6 @@ struct PolicyObjective {
   std::vector<LevelPart> levels;  // that its surrogate has a meaning with
   BonusScope bonus = BonusScope::micro_batch;
   bool idle_rows_are_free = true;  // rows of advantage 0 may be left out: its denominators are counts of the step
-  Words keys = {};
 };
 
 struct RatioLevel {
@@ -92,7 +91,6 @@ struct Estimator {
   EstimatorPart part;
   std::string_view door = {};
   std::string_view page = {};
-  Words keys = {};
 };
 
 struct Aggregation {
@@ -128,7 +126,6 @@ struct Recipe {
   std::string_view summary;
   std::string_view door;
   std::string_view page;
-  Words keys;
   bool generates = true;  // learns from its own completions; else from a dataset of preferences
   bool supported = true;
 
@@ -157,117 +154,81 @@ struct Recipe {
   std::string_view now_written = {};     // how the recipe is written today
 };
 
+// clang-format off
 [[nodiscard]] inline const std::vector<PolicyObjective>& policy_objectives() {
   using enum ReductionPart;
   using Surrogate = SurrogatePart;
   static const std::vector<LevelPart> any = {LevelPart::token, LevelPart::sequence, LevelPart::sequence_token};
   static const std::vector<LevelPart> no_gradient_per_token = {LevelPart::token, LevelPart::sequence};
   static const std::vector<LevelPart> token = {LevelPart::token};
-  static const Words clip = {"trl.epsilon", "trl.epsilon_high", "trl.delta"};
   static const std::vector<PolicyObjective> rows = {
-      {"grpo", "clipped ratio, mean over the tokens of a completion, then over completions", "grpo.hpp", "grpo.md",
-       Surrogate::clipped_ratio, sequence_mean, any, BonusScope::micro_batch, true, clip},
-      {"bnpo", "clipped ratio, mean over the tokens of a micro-batch", "bnpo.hpp", "bnpo.md", Surrogate::clipped_ratio,
-       token_mean, any, BonusScope::micro_batch, false, clip},
-      {"dr_grpo", "clipped ratio, sum over tokens divided by max_completion_length", "dr_grpo.hpp", "dr_grpo.md",
-       Surrogate::clipped_ratio, fixed_length, any, BonusScope::micro_batch, true, clip},
-      {"dapo", "clipped ratio, mean over the tokens of the step", "dapo.hpp", "dapo.md", Surrogate::clipped_ratio,
-       global_token_count, any, BonusScope::step, true, clip},
-      {"cispo",
-       "log-prob weighted by the capped ratio, mean over the tokens of the step",
-       "cispo.hpp",
-       "cispo.md",
-       Surrogate::cispo,
-       global_token_count,
-       no_gradient_per_token,
-       BonusScope::step,
-       true,
-       {"trl.epsilon", "trl.epsilon_high"}},
-      {"sapo",
-       "soft gate on the ratio, mean over the tokens of a completion, then over completions",
-       "sapo.hpp",
-       "sapo.md",
-       Surrogate::sapo,
-       sequence_mean,
-       no_gradient_per_token,
-       BonusScope::micro_batch,
-       true,
-       {"trl.sapo_temperature_pos", "trl.sapo_temperature_neg"}},
-      {"luspo", "clipped ratio, completions weighted by their length", "luspo.hpp", "luspo.md",
-       Surrogate::clipped_ratio, length_weighted, any, BonusScope::micro_batch, true, clip},
-      {"vespo",
-       "log-prob weighted by a gamma-shaped function of the completion's ratio",
-       "vespo.hpp",
-       "vespo.md",
-       Surrogate::vespo,
-       global_token_count,
-       token,
-       BonusScope::step,
-       true,
-       {"trl.vespo_k_pos", "trl.vespo_lambda_pos", "trl.vespo_k_neg", "trl.vespo_lambda_neg"}},
+    {"grpo", "clipped ratio, mean over the tokens of a completion, then over completions", "grpo.hpp", "grpo.md", Surrogate::clipped_ratio,
+        sequence_mean, any, BonusScope::micro_batch, true},
+    {"bnpo", "clipped ratio, mean over the tokens of a micro-batch", "bnpo.hpp", "bnpo.md", Surrogate::clipped_ratio, token_mean, any,
+        BonusScope::micro_batch, false},
+    {"dr_grpo", "clipped ratio, sum over tokens divided by max_completion_length", "dr_grpo.hpp", "dr_grpo.md", Surrogate::clipped_ratio,
+        fixed_length, any, BonusScope::micro_batch, true},
+    {"dapo", "clipped ratio, mean over the tokens of the step", "dapo.hpp", "dapo.md", Surrogate::clipped_ratio, global_token_count, any,
+        BonusScope::step, true},
+    {"cispo", "log-prob weighted by the capped ratio, mean over the tokens of the step", "cispo.hpp", "cispo.md", Surrogate::cispo,
+        global_token_count, no_gradient_per_token, BonusScope::step, true},
+    {"sapo", "soft gate on the ratio, mean over the tokens of a completion, then over completions", "sapo.hpp", "sapo.md", Surrogate::sapo,
+        sequence_mean, no_gradient_per_token, BonusScope::micro_batch, true},
+    {"luspo", "clipped ratio, completions weighted by their length", "luspo.hpp", "luspo.md", Surrogate::clipped_ratio, length_weighted,
+        any, BonusScope::micro_batch, true},
+    {"vespo", "log-prob weighted by a gamma-shaped function of the completion's ratio", "vespo.hpp", "vespo.md", Surrogate::vespo,
+        global_token_count, token, BonusScope::step, true},
   };
   return rows;
 }
 
 [[nodiscard]] inline const std::vector<RatioLevel>& ratio_levels() {
   static const std::vector<RatioLevel> rows = {
-      {"token", "one ratio per token", LevelPart::token},
-      {"sequence", "one ratio per completion: the geometric mean over its tokens", LevelPart::sequence, "gspo.hpp",
-       "gspo.md"},
-      {"sequence_token", "the ratio of a completion with a gradient per token", LevelPart::sequence_token},
+    {"token", "one ratio per token", LevelPart::token},
+    {"sequence", "one ratio per completion: the geometric mean over its tokens", LevelPart::sequence, "gspo.hpp", "gspo.md"},
+    {"sequence_token", "the ratio of a completion with a gradient per token", LevelPart::sequence_token},
   };
   return rows;
 }
 
 [[nodiscard]] inline const std::vector<Estimator>& estimators() {
   static const std::vector<Estimator> rows = {
-      {"group_relative",
-       "difference to the mean of the group, scaled by scale_rewards",
-       EstimatorPart::group_relative,
-       {},
-       {},
-       {"trl.scale_rewards"}},
-      {"leave_one_out",
-       "difference to the mean of the others",
-       EstimatorPart::leave_one_out,
-       "rloo.hpp",
-       "rloo.md",
-       {"trl.normalize_advantages"}},
-      {"reinforce_pp", "rewards whitened over the batch", EstimatorPart::batch_whitened, "reinforce_pp.hpp",
-       "reinforce_pp.md"},
-      {"reinforce_pp_baseline", "differences to the mean of the group whitened over the batch",
-       EstimatorPart::batch_whitened_groups, "reinforce_pp.hpp", "reinforce_pp.md"},
-      {"pass_through", "the rewards themselves", EstimatorPart::pass_through},
+    {"group_relative", "difference to the mean of the group, scaled by scale_rewards", EstimatorPart::group_relative},
+    {"leave_one_out", "difference to the mean of the others", EstimatorPart::leave_one_out, "rloo.hpp", "rloo.md"},
+    {"reinforce_pp", "rewards whitened over the batch", EstimatorPart::batch_whitened, "reinforce_pp.hpp", "reinforce_pp.md"},
+    {"reinforce_pp_baseline", "differences to the mean of the group whitened over the batch", EstimatorPart::batch_whitened_groups,
+        "reinforce_pp.hpp", "reinforce_pp.md"},
+    {"pass_through", "the rewards themselves", EstimatorPart::pass_through},
   };
   return rows;
 }
 
 [[nodiscard]] inline const std::vector<Aggregation>& aggregations() {
   static const std::vector<Aggregation> rows = {
-      {"sum_then_normalize", "advantages of the weighted sum of the rewards", AggregationPart::sum_then_normalize},
-      {"normalize_then_sum", "each reward normalised by its group, weighted, summed, normalised over the batch",
-       AggregationPart::normalize_then_sum, true},
+    {"sum_then_normalize", "advantages of the weighted sum of the rewards", AggregationPart::sum_then_normalize},
+    {"normalize_then_sum", "each reward normalised by its group, weighted, summed, normalised over the batch",
+        AggregationPart::normalize_then_sum, true},
   };
   return rows;
 }
 
 [[nodiscard]] inline const std::vector<PairObjective>& pair_objectives() {
   static const std::vector<PairObjective> rows = {
-      {"sigmoid", PairPart::sigmoid},
-      {"hinge", PairPart::hinge},
-      {"ipo", PairPart::ipo},
-      {"exo_pair", PairPart::exo_pair, Smoothing::positive},
-      {"nca_pair", PairPart::nca_pair, Smoothing::unread, false},
-      {"robust", PairPart::robust, Smoothing::below_half},
-      {"bco_pair", PairPart::bco_pair, Smoothing::unread, false},
-      {"sppo_hard", PairPart::sppo_hard, Smoothing::unread, false},
-      {"aot", PairPart::aot, Smoothing::below_half, false, false},
-      {"aot_unpaired", PairPart::aot_unpaired, Smoothing::below_half, false, false},
-      {"discopop", PairPart::discopop},
-      {"apo_zero", PairPart::apo_zero, Smoothing::unread, false},
-      {"apo_down", PairPart::apo_down, Smoothing::unread, false},
-      {"sft", PairPart::sft},
-      {"sigmoid_norm", PairPart::sigmoid_norm},
+    {"sigmoid", PairPart::sigmoid},
+    {"hinge", PairPart::hinge},
+    {"ipo", PairPart::ipo},
+    {"exo_pair", PairPart::exo_pair, Smoothing::positive},
+    {"nca_pair", PairPart::nca_pair, Smoothing::unread, false},
+    {"robust", PairPart::robust, Smoothing::below_half},
+    {"bco_pair", PairPart::bco_pair, Smoothing::unread, false},
+    {"sppo_hard", PairPart::sppo_hard, Smoothing::unread, false},
+    {"aot", PairPart::aot, Smoothing::below_half, false, false},
+    {"aot_unpaired", PairPart::aot_unpaired, Smoothing::below_half, false, false},
+    {"discopop", PairPart::discopop},
+    {"apo_zero", PairPart::apo_zero, Smoothing::unread, false},
+    {"apo_down", PairPart::apo_down, Smoothing::unread, false},
+    {"sft", PairPart::sft},
+    {"sigmoid_norm", PairPart::sigmoid_norm},
   };
   return rows;
 }
@@ -275,143 +236,50 @@ struct Recipe {
 [[nodiscard]] inline const std::vector<PreferenceLoss>& preference_losses() {
   static const Words both = {"simpo", "cpo"};
   static const std::vector<PreferenceLoss> rows = {
-      {.name = "kto", .summary = "value of prospect theory", .recipes = {"kto"}, .mismatched = true},
-      {.name = "apo_zero_unpaired", .summary = "anchored at 0, no mismatched completions", .recipes = {"kto"}},
-      {.name = "sigmoid", .summary = "logistic, on sums", .recipes = {"cpo"}, .objective = PairPart::margin_sigmoid},
-      {.name = "hinge", .summary = "hinge, on sums", .recipes = {"cpo"}, .objective = PairPart::hinge},
-      {.name = "ipo", .summary = "squared, on means", .recipes = {"cpo"}, .mean = true, .objective = PairPart::ipo},
-      {.name = "simpo",
-       .summary = "logistic with a margin, on means",
-       .recipes = both,
-       .mean = true,
-       .objective = PairPart::margin_sigmoid,
-       .margin = true},
-      {.name = "alphapo",
-       .summary = "simpo without the likelihood term, shaped by trl.alpha",
-       .recipes = both,
-       .mean = true,
-       .objective = PairPart::margin_sigmoid,
-       .margin = true,
-       .likelihood = false},
+    {.name = "kto", .summary = "value of prospect theory", .recipes = {"kto"}, .mismatched = true},
+    {.name = "apo_zero_unpaired", .summary = "anchored at 0, no mismatched completions", .recipes = {"kto"}},
+    {.name = "sigmoid", .summary = "logistic, on sums", .recipes = {"cpo"}, .objective = PairPart::margin_sigmoid},
+    {.name = "hinge", .summary = "hinge, on sums", .recipes = {"cpo"}, .objective = PairPart::hinge},
+    {.name = "ipo", .summary = "squared, on means", .recipes = {"cpo"}, .mean = true, .objective = PairPart::ipo},
+    {.name = "simpo", .summary = "logistic with a margin, on means", .recipes = both, .mean = true, .objective = PairPart::margin_sigmoid,
+        .margin = true},
+    {.name = "alphapo", .summary = "simpo without the likelihood term, shaped by trl.alpha", .recipes = both, .mean = true,
+        .objective = PairPart::margin_sigmoid, .margin = true, .likelihood = false},
   };
   return rows;
 }
 
 [[nodiscard]] inline const std::vector<Recipe>& recipes() {
-  static const Words parts = {"trl.loss_type",
-                              "trl.scale_rewards",
-                              "trl.delta",
-                              "trl.importance_sampling_level",
-                              "trl.top_entropy_quantile",
-                              "trl.off_policy_mask_threshold",
-                              "trl.advantage_estimator",
-                              "trl.entropy_coef",
-                              "trl.use_adaptive_entropy",
-                              "trl.multi_objective_aggregation"};
   using Loss = PreferenceFamilyLoss;
   using data::PreferenceFamily;
   static const std::vector<Recipe> rows = {
-      {.name = "grpo",
-       .summary = "group-relative policy optimization and its relatives, by trl.loss_type",
-       .door = "grpo.hpp",
-       .page = "grpo.md",
-       .keys = parts},
-      {.name = "gdpo",
-       .summary = "each reward normalised by its group before they are summed",
-       .door = "gdpo.hpp",
-       .page = "gdpo.md",
-       .keys = parts,
-       .aggregation = "normalize_then_sum",
-       .aggregation_part = AggregationPart::normalize_then_sum},
-      {.name = "rloo",
-       .summary = "REINFORCE with the other completions as baseline, KL penalty in the reward",
-       .door = "rloo.hpp",
-       .page = "rloo.md",
-       .keys = {"trl.reward_clip_range", "trl.normalize_advantages"},
-       .beta = 0.05,
-       .num_generations = 2,
-       .loss_type = "grpo",
-       .level = LevelPart::completion,
-       .estimator = EstimatorPart::leave_one_out,
-       .aggregation_part = AggregationPart::sum_minus_kl,
-       .penalty_in_reward = true,
-       .plain = true},
-      {.name = "dpo",
-       .summary = "pairs, log-ratios to a reference",
-       .door = "dpo.hpp",
-       .page = "dpo.md",
-       .keys = {"dpo_loss_type", "dpo_loss_weights", "dpo_use_weighting", "dpo_use_liger_kernel",
-                "precompute_ref_log_probs", "rl_adapter_ref_model", "trl.f_divergence_type",
-                "trl.f_alpha_divergence_coef", "trl.ld_alpha", "trl.discopop_tau", "trl.sync_ref_model"},
-       .generates = false,
-       .beta = 0.1,
-       .loss = Loss::direct,
-       .needs_reference = true},
-      {.name = "ipo",
-       .summary = "pairs, a bounded target for their difference",
-       .door = "ipo.hpp",
-       .page = "ipo.md",
-       .keys = {"dpo_use_weighting", "precompute_ref_log_probs", "rl_adapter_ref_model", "trl.f_divergence_type",
-                "trl.f_alpha_divergence_coef", "trl.ld_alpha", "trl.discopop_tau", "trl.sync_ref_model"},
-       .generates = false,
-       .beta = 0.1,
-       .loss = Loss::direct,
-       .needs_reference = true,
-       .pair_objective = "ipo",
-       .now_written = "rl: dpo with dpo_loss_type: [ipo]"},
-      {.name = "kto",
-       .summary = "single answers marked good or bad",
-       .door = "kto.hpp",
-       .page = "kto.md",
-       .keys = {"trl.loss_type", "kto_desirable_weight", "kto_undesirable_weight", "precompute_ref_log_probs",
-                "rl_adapter_ref_model", "trl.sync_ref_model"},
-       .generates = false,
-       .beta = 0.1,
-       .loss = Loss::prospect,
-       .family = PreferenceFamily::unpaired,
-       .needs_reference = true,
-       .in_dataset_order = true},
-      {.name = "orpo",
-       .summary = "supervised training with an odds-ratio penalty, no reference",
-       .door = "orpo.hpp",
-       .page = "orpo.md",
-       .keys = {},
-       .generates = false,
-       .beta = 0.1,
-       .loss = Loss::odds_ratio,
-       .family = PreferenceFamily::odds,
-       .ends_with_id = true},
-      {.name = "simpo",
-       .summary = "pairs, mean log-probs with a margin, no reference",
-       .door = "simpo.hpp",
-       .page = "simpo.md",
-       .keys = {"trl.loss_type", "cpo_alpha", "simpo_gamma", "trl.alpha"},
-       .generates = false,
-       .beta = 0.1,
-       .loss = Loss::contrastive,
-       .ends_with_id = true,
-       .takes_warmup_ratio = false},
-      {.name = "cpo",
-       .summary = "pairs, the policy's own log-probs and a likelihood term",
-       .door = "cpo.hpp",
-       .page = "cpo.md",
-       .keys = {"trl.loss_type", "cpo_alpha", "simpo_gamma", "trl.alpha"},
-       .generates = false,
-       .beta = 0.1,
-       .loss = Loss::contrastive,
-       .ends_with_id = true},
-      {.name = "ebft",
-       .summary = "completions, or blocks, whose features match those of the ground truth",
-       .door = "ebft.hpp",
-       .page = "ebft.md",
-       .keys = {"trl.loss_type", "trl.scale_rewards", "trl.delta", "trl.importance_sampling_level",
-                "trl.top_entropy_quantile", "trl.off_policy_mask_threshold", "trl.entropy_coef",
-                "trl.use_adaptive_entropy", "ebft.alignment_coef", "ebft.diversity_coef", "ebft.rl_coef",
-                "ebft.ce_coef", "ebft.mask_thinking_ce"},
-       .matches_features = true},
+    {.name = "grpo", .summary = "group-relative policy optimization and its relatives, by trl.loss_type", .door = "grpo.hpp", .page =
+        "grpo.md"},
+    {.name = "gdpo", .summary = "each reward normalised by its group before they are summed", .door = "gdpo.hpp", .page = "gdpo.md",
+        .aggregation = "normalize_then_sum", .aggregation_part = AggregationPart::normalize_then_sum},
+    {.name = "rloo", .summary = "REINFORCE with the other completions as baseline, KL penalty in the reward", .door = "rloo.hpp", .page =
+        "rloo.md", .beta = 0.05, .num_generations = 2, .loss_type = "grpo", .level = LevelPart::completion,
+        .estimator = EstimatorPart::leave_one_out, .aggregation_part = AggregationPart::sum_minus_kl, .penalty_in_reward = true,
+        .plain = true},
+    {.name = "dpo", .summary = "pairs, log-ratios to a reference", .door = "dpo.hpp", .page = "dpo.md", .generates = false, .beta = 0.1,
+        .loss = Loss::direct, .needs_reference = true},
+    {.name = "ipo", .summary = "pairs, a bounded target for their difference", .door = "ipo.hpp", .page = "ipo.md", .generates = false,
+        .beta = 0.1, .loss = Loss::direct, .needs_reference = true, .pair_objective = "ipo", .now_written = "rl: dpo with dpo_loss_type: "
+        "[ipo]"},
+    {.name = "kto", .summary = "single answers marked good or bad", .door = "kto.hpp", .page = "kto.md", .generates = false, .beta = 0.1,
+        .loss = Loss::prospect, .family = PreferenceFamily::unpaired, .needs_reference = true, .in_dataset_order = true},
+    {.name = "orpo", .summary = "supervised training with an odds-ratio penalty, no reference", .door = "orpo.hpp", .page = "orpo.md",
+        .generates = false, .beta = 0.1, .loss = Loss::odds_ratio, .family = PreferenceFamily::odds, .ends_with_id = true},
+    {.name = "simpo", .summary = "pairs, mean log-probs with a margin, no reference", .door = "simpo.hpp", .page = "simpo.md",
+        .generates = false, .beta = 0.1, .loss = Loss::contrastive, .ends_with_id = true, .takes_warmup_ratio = false},
+    {.name = "cpo", .summary = "pairs, the policy's own log-probs and a likelihood term", .door = "cpo.hpp", .page = "cpo.md",
+        .generates = false, .beta = 0.1, .loss = Loss::contrastive, .ends_with_id = true},
+    {.name = "ebft", .summary = "completions, or blocks, whose features match those of the ground truth", .door = "ebft.hpp", .page =
+        "ebft.md", .matches_features = true},
   };
   return rows;
 }
+// clang-format on
 
 // The row of that name, or null.
 template <class Row>
@@ -431,11 +299,6 @@ template <class Row>
     out.supported.emplace_back(row.name);
   }
   return out;
-}
-
-template <class Row>
-[[nodiscard]] bool reads(const Row& row, std::string_view key) {
-  return std::find(row.keys.begin(), row.keys.end(), key) != row.keys.end();
 }
 
 // The rows of preference_losses() that a recipe has; the first is its default.

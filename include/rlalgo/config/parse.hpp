@@ -115,21 +115,10 @@ inline void expand_homes(RunConfig& config, Refusals& refusals) {
   const auto expand = [&](const std::string& key, std::string& path) {
     refusals.judge([&] { path = core::expand_home(path, config.place(key)); });
   };
-  const auto expand_if = [&](const std::string& key, std::optional<std::string>& path) {
-    if (path) expand(key, *path);
-  };
-  expand("base_model", config.base_model);
-  expand_if("tokenizer_config", config.tokenizer_config);
-  expand_if("lora_model_dir", config.lora_model_dir);
-  expand_if("resume_from_checkpoint", config.resume_from_checkpoint);
-  expand_if("dataset_prepared_path", config.preference.dataset_prepared_path);
-  expand("output_dir", config.output_dir);
-  expand_if("trl.async_schedule_file", config.trl.async_schedule_file);
-  expand_if("ebft.feature_model", config.ebft.feature_model);
-  for (std::string& path : config.nemo_gym.config_paths) expand("nemo_gym_config_paths", path);
+  for (const Key& row : keys_of(config))
+    if (row.path) row.target.each_text(row.target.at, [&](std::string& path) { expand(std::string(row.name), path); });
   if (config.chat_template_jinja && config.chat_template_jinja->starts_with("~/"))
     expand("chat_template_jinja", *config.chat_template_jinja);
-  for (std::string& name : config.trl.reward_funcs) expand("trl.reward_funcs", name);
   for (auto* list : {&config.datasets, &config.test_datasets})
     for (DatasetConfig& entry : *list)
       refusals.judge([&] {
@@ -202,6 +191,10 @@ inline void read_keys(Reader& reader, RunConfig& config, bool preference, int ra
   apply_lacking(reader, lacking_keys());
   apply_idle(reader, idle_keys());
   apply_prefixes(reader, idle_prefixes());
+  if (!preference)
+    for (Reader* section : {&reader, &trl})
+      say_idle(*section, preference_keys(config.preference, {}),
+               "it concerns learning from preferences (rl: dpo, kto …)");
   reader.recognise("strict");
 
   trl.finish(reader.known());

@@ -21,80 +21,43 @@ struct Plugin {
   bool used = false;  // its keys are read elsewhere
 };
 
+// clang-format off
 [[nodiscard]] inline std::span<const Plugin> plugins() {
   static const std::vector<Plugin> all = {
-      {.package = "nemo_gym", .class_name = "NemoGymPlugin", .reason = "nemo_gym_enabled is not true", .used = true},
-      {.package = "swanlab",
-       .class_name = "SwanLabPlugin",
-       .reason = "metrics go to metrics.jsonl and TensorBoard, completions to samples.jsonl and report.html",
-       .keys = {"use_swanlab", "swanlab_"}},
-      {.package = "kernels",
-       .class_name = "KernelsPlugin",
-       .reason = "kernels are chosen by the program, mixture-of-experts models are not read, weights are not quantized",
-       .keys = {"expert_backend", "moe_grouped_backend", "moe_dequant_chunk_size", "moe_bnb_fast", "use_scattermoe",
-                "use_sonicmoe", "use_dsv4_kernels", "use_glm_dsa_kernels", "dsv4_", "gemma4_fp8_nonexpert",
-                "gemma4_nf4_nonexpert", "nvfp4_merge_aware", "nvfp4_merge_aware_", "nonexpert_quantization"},
-       .acts = {"nonexpert_quantization"}},
-      {.package = "liger",
-       .class_name = "LigerPlugin",
-       .reason = "kernels are chosen by the program",
-       .keys = {"liger_"}},
-      {.package = "cut_cross_entropy",
-       .class_name = "CutCrossEntropyPlugin",
-       .reason = "logits are never materialised",
-       .keys = {"cut_cross_entropy"}},
-      {.package = "spectrum",
-       .class_name = "SpectrumPlugin",
-       .reason = "it chooses the weights that are trained: name them in unfrozen_parameters",
-       .keys = {"spectrum_"},
-       .acts_by_name = true},
-      {.package = "grokfast",
-       .class_name = "GrokfastPlugin",
-       .reason = "gradients are not filtered; remove the plugin",
-       .keys = {"grokfast_"},
-       .acts_by_name = true},
-      {.package = "kd",
-       .class_name = "KDPlugin",
-       .reason = "there is no distillation; remove the plugin",
-       .keys = {"kd_"},
-       .acts = {"kd_trainer"}},
-      {.package = "diffusion",
-       .class_name = "DiffusionPlugin",
-       .reason = "there are no diffusion models; remove the plugin",
-       .keys = {"diffusion"},
-       .acts_by_name = true},
-      {.package = "densemixer",
-       .class_name = "DenseMixerPlugin",
-       .reason = "mixture-of-experts models are not read; remove the key",
-       .keys = {"dense_mixer"},
-       .acts = {"dense_mixer"}},
-      {.package = "llm_compressor",
-       .class_name = "LLMCompressorPlugin",
-       .reason = "weights are not pruned; remove the section",
-       .keys = {"llmcompressor"},
-       .acts = {"llmcompressor"}},
-      {.package = "mora",
-       .class_name = "MoraPlugin",
-       .reason = "use adapter: lora",
-       .keys = {"mora"},
-       .acts = {"mora"}},
-      {.package = "hatchery",
-       .class_name = "HatcheryPlugin",
-       .reason = "training is done by this program, not by a service; remove the plugin",
-       .keys = {"hatchery"},
-       .acts_by_name = true},
-      {.package = "lm_eval",
-       .class_name = "LMEvalPlugin",
-       .reason = "no benchmark is run: give lm_eval the output_dir afterwards",
-       .keys = {"lm_eval_"}},
-      {.package = "expert_parallel",
-       .class_name = "ExpertParallelPlugin",
-       .reason = "mixture-of-experts models are not read",
-       .keys = {"expert_parallel_backend", "expert_parallel_num_nvl_bytes", "expert_parallel_num_rdma_bytes",
-                "expert_parallel_token_capacity", "expert_parallel_fallback_on_unsupported"}},
+    {.package = "nemo_gym", .class_name = "NemoGymPlugin", .reason = "nemo_gym_enabled is not true", .used = true},
+    {.package = "swanlab", .class_name = "SwanLabPlugin", .reason = "metrics go to metrics.jsonl and TensorBoard, completions to "
+        "samples.jsonl and report.html", .keys = {"use_swanlab", "swanlab_"}},
+    {.package = "kernels", .class_name = "KernelsPlugin", .reason = "kernels are chosen by the program, and weights "
+        "are not quantized", .keys = {"expert_backend", "moe_grouped_backend", "moe_dequant_chunk_size", "moe_bnb_fast",
+        "use_scattermoe", "use_sonicmoe", "use_dsv4_kernels", "use_glm_dsa_kernels", "dsv4_", "gemma4_fp8_nonexpert",
+        "gemma4_nf4_nonexpert", "nvfp4_merge_aware", "nvfp4_merge_aware_", "nonexpert_quantization"}, .acts = {"nonexpert_quantization"}},
+    {.package = "liger", .class_name = "LigerPlugin", .reason = "kernels are chosen by the program", .keys = {"liger_"}},
+    {.package = "cut_cross_entropy", .class_name = "CutCrossEntropyPlugin", .reason = "logits are never materialised", .keys = {
+        "cut_cross_entropy"}},
+    {.package = "spectrum", .class_name = "SpectrumPlugin", .reason = "it chooses the weights that are trained: name them in "
+        "unfrozen_parameters", .keys = {"spectrum_"}, .acts_by_name = true},
+    {.package = "grokfast", .class_name = "GrokfastPlugin", .reason = "gradients are not filtered; remove the plugin", .keys = {"grokfast_"},
+        .acts_by_name = true},
+    {.package = "kd", .class_name = "KDPlugin", .reason = "there is no distillation; remove the plugin", .keys = {"kd_"}, .acts = {
+        "kd_trainer"}},
+    {.package = "diffusion", .class_name = "DiffusionPlugin", .reason = "there are no diffusion models; remove the plugin", .keys = {
+        "diffusion"}, .acts_by_name = true},
+    {.package = "densemixer", .class_name = "DenseMixerPlugin", .reason = "the gradient of a router is that of the experts it chose; remove the key",
+        .keys = {"dense_mixer"}, .acts = {"dense_mixer"}},
+    {.package = "llm_compressor", .class_name = "LLMCompressorPlugin", .reason = "weights are not pruned; remove the section", .keys = {
+        "llmcompressor"}, .acts = {"llmcompressor"}},
+    {.package = "mora", .class_name = "MoraPlugin", .reason = "use adapter: lora", .keys = {"mora"}, .acts = {"mora"}},
+    {.package = "hatchery", .class_name = "HatcheryPlugin", .reason = "training is done by this program, not by a service; remove the "
+        "plugin", .keys = {"hatchery"}, .acts_by_name = true},
+    {.package = "lm_eval", .class_name = "LMEvalPlugin", .reason = "no benchmark is run: give lm_eval the output_dir afterwards", .keys = {
+        "lm_eval_"}},
+    {.package = "expert_parallel", .class_name = "ExpertParallelPlugin", .reason = "every rank computes all experts", .keys = {
+        "expert_parallel_backend", "expert_parallel_num_nvl_bytes", "expert_parallel_num_rdma_bytes", "expert_parallel_token_capacity",
+        "expert_parallel_fallback_on_unsupported"}},
   };
   return all;
 }
+// clang-format on
 
 // Whether `name`, as `plugins` lists it, is that plugin.
 [[nodiscard]] inline bool is_plugin(std::string_view name, const Plugin& plugin) {

@@ -91,6 +91,33 @@ inline bool lower_equal(const std::string& text, std::string_view word) {
   return true;
 }
 
+inline std::string joined(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;
+  return out;
+}
+
+[[noreturn]] inline void raise_word(const std::string& key, const std::string& word, const std::string& found,
+                                    const Place& place, const std::vector<std::string>& allowed) {
+  const std::string nearest = core::nearest_name(word, allowed);
+  core::raise_usage("config", 6,
+                    {.what = "the value of " + key + " is not known",
+                     .found = found,
+                     .expected = "one of " + joined(allowed),
+                     .where = place.text(),
+                     .remedy = nearest.empty() ? "" : "did you mean " + nearest + "?"});
+}
+
+// A text that must be one of `allowed`; YAML's bare no/off/false counts as "no" where that is allowed.
+[[nodiscard]] inline std::string chosen(const std::string& key, const Node& node,
+                                        const std::vector<std::string>& allowed) {
+  if (!node.scalar()) raise_type(key, node, "one of " + joined(allowed));
+  const std::string word = node.kind == Kind::boolean && !node.boolean ? "no" : node.text;
+  if (std::find(allowed.begin(), allowed.end(), word) == allowed.end())
+    raise_word(key, word, describe(node), node.place, allowed);
+  return word;
+}
+
 inline void convert(const Node& node, const std::string& key, bool& out) {
   if (node.kind == Kind::boolean) {
     out = node.boolean;
@@ -213,7 +240,7 @@ class Reader {
   bool read_choice(const std::string& key, Text& out, const std::vector<std::string>& allowed) {
     record(key, out);
     const Node* node = take(key);
-    return node != nullptr && judge(key, [&] { out = chosen(key, *node, allowed); });
+    return node != nullptr && judge(key, [&] { out = detail::chosen(prefix_ + key, *node, allowed); });
   }
 
   // Runs a judgement of the value of `key`; false when it was refused: then nothing that hangs on the value is refused.
@@ -269,7 +296,7 @@ class Reader {
           meant.push_back(name);
         }
       const Place& place = member.value.place.command_line() ? member.value.place : member.place;
-      const std::string all = remedy.empty() && known_.size() <= 8 ? joined(known_) : "";
+      const std::string all = remedy.empty() && known_.size() <= 8 ? detail::joined(known_) : "";
       unknown.push_back(
           {.what = "unknown key " + prefix_ + member.key, .expected = all, .where = place.text(), .remedy = remedy});
     }
@@ -289,27 +316,6 @@ class Reader {
       return node;
     }();
     return none;
-  }
-
-  [[nodiscard]] std::string chosen(const std::string& key, const Node& node,
-                                   const std::vector<std::string>& allowed) const {
-    if (!node.scalar()) detail::raise_type(prefix_ + key, node, "one of " + joined(allowed));
-    std::string word = node.text;
-    if (node.kind == Kind::boolean && !node.boolean) word = "no";
-    if (std::find(allowed.begin(), allowed.end(), word) != allowed.end()) return word;
-    const std::string nearest = core::nearest_name(word, allowed);
-    core::raise_usage("config", 6,
-                      {.what = "the value of " + prefix_ + key + " is not known",
-                       .found = describe(node),
-                       .expected = "one of " + joined(allowed),
-                       .where = node.place.text(),
-                       .remedy = nearest.empty() ? "" : "did you mean " + nearest + "?"});
-  }
-
-  static std::string joined(const std::vector<std::string>& words) {
-    std::string out;
-    for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;
-    return out;
   }
 
   const Node& section_;

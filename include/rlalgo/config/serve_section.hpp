@@ -58,8 +58,8 @@ struct ServeSection {
     if (out.device && !tensor::is_device_name(*out.device))
       detail::raise_range("vllm.device", *node->find("device"), "auto, cpu, cuda or cuda:N");
   });
-  static constexpr std::string_view no_reasoning = "reasoning stays in the text: leave it out";
-  const std::vector<RecognisedKey> lacking = {{"enable_reasoning", no_reasoning}, {"reasoning_parser", no_reasoning}};
+  static constexpr Reason lacking[] = {
+      {"enable_reasoning reasoning_parser", "reasoning stays in the text: leave it out"}};
   detail::apply_lacking(reader, lacking);
   std::string module;
   if (reader.read("serve_module", module) && module != "axolotl.scripts.vllm_serve_lora" &&
@@ -72,7 +72,7 @@ struct ServeSection {
     if (std::int64_t size = 1; reader.read(key, size) && size > 1)
       findings.warnings.push_back("vllm." + std::string(key) + " (" + node->find(key)->place.text() +
                                   ") has no effect: " + std::string(one_process));
-  const std::vector<RecognisedKey> idle = {
+  static constexpr Reason idle[] = {
       {"gpu_memory_utilization", "memory for keys and values is --kv-cache-mb"},
       {"enforce_eager", "nothing is compiled or captured"},
       {"worker_extension_cls", "every way of changing weights is there"},

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace rlalgo::config {
@@ -16,20 +17,21 @@ struct Names {
   std::vector<std::string> supported;  // those that this build runs
 };
 
+// Of "a b c".
+[[nodiscard]] inline std::vector<std::string> split_words(std::string_view list) {
+  std::vector<std::string> out;
+  while (!list.empty()) {
+    const std::size_t end = list.find(' ');
+    out.emplace_back(list.substr(0, end));
+    list = end == std::string_view::npos ? std::string_view() : list.substr(end + 1);
+  }
+  return out;
+}
+
 [[nodiscard]] inline const Names& schedulers() {
-  static const std::vector<std::string> all = {"linear",
-                                               "cosine",
-                                               "constant",
-                                               "constant_with_warmup",
-                                               "cosine_with_restarts",
-                                               "polynomial",
-                                               "inverse_sqrt",
-                                               "reduce_lr_on_plateau",
-                                               "cosine_with_min_lr",
-                                               "cosine_warmup_with_min_lr",
-                                               "warmup_stable_decay",
-                                               "one_cycle",
-                                               "rex"};
+  static const std::vector<std::string> all = split_words(
+      "linear cosine constant constant_with_warmup cosine_with_restarts polynomial inverse_sqrt reduce_lr_on_plateau "
+      "cosine_with_min_lr cosine_warmup_with_min_lr warmup_stable_decay one_cycle rex");
   static const Names names = {.known = all, .supported = all};
   return names;
 }
@@ -92,34 +94,13 @@ struct OptimizerName {
     Names out;
     for (const OptimizerName& row : optimizer_names()) out.supported.emplace_back(row.name);
     out.known = out.supported;
-    for (const char* other : {"adopt_adamw",
-                              "came_pytorch",
-                              "dion",
-                              "sinkgd",
-                              "flash_adam",
-                              "flash_sgd",
-                              "flash_sgdw",
-                              "flash_lion",
-                              "q_galore_adamw8bit",
-                              "ademamix",
-                              "ademamix_8bit",
-                              "sgd",
-                              "adagrad",
-                              "rmsprop",
-                              "paged_ademamix_32bit",
-                              "paged_ademamix_8bit",
-                              "galore_adamw",
-                              "galore_adamw_8bit",
-                              "galore_adafactor",
-                              "apollo_adamw",
-                              "lomo",
-                              "adalomo",
-                              "grokadamw",
-                              "schedule_free_adamw",
-                              "schedule_free_radam",
-                              "schedule_free_sgd",
-                              "stable_adamw"})
-      out.known.emplace_back(other);
+    for (std::string& other :
+         split_words("adopt_adamw came_pytorch dion sinkgd flash_adam flash_sgd flash_sgdw flash_lion "
+                     "q_galore_adamw8bit ademamix ademamix_8bit "
+                     "sgd adagrad rmsprop paged_ademamix_32bit paged_ademamix_8bit galore_adamw galore_adamw_8bit "
+                     "galore_adafactor apollo_adamw "
+                     "lomo adalomo grokadamw schedule_free_adamw schedule_free_radam schedule_free_sgd stable_adamw"))
+      out.known.push_back(std::move(other));
     return out;
   }();
   return names;

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -16,7 +15,7 @@
 #include <string>
 #include <utility>
 
-#include <rlalgo/config/method_keys.hpp>
+#include <rlalgo/config/keys.hpp>
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/methods.hpp>
 #include <rlalgo/config/refusals.hpp>
@@ -28,29 +27,12 @@ namespace rlalgo::config {
 
 namespace detail {
 
-// A number as it would be typed.
-inline std::string spelled(double value) {
-  char buffer[32];
-  const auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value);
-  return std::string(buffer, end);
-}
-
 class Validator {
  public:
   Validator(const RunConfig& config, Refusals& refusals) : config_(config), refusals_(refusals) {}
 
   void range(const std::string& key, double value, bool holds, const std::string& expected) const {
     if (!holds || std::isnan(value)) out_of_range(key, spelled(value), expected);
-  }
-  // Counts stay below 10^9, so that products of two of them cannot overflow. False: it is out of range.
-  bool count(const std::string& key, std::int64_t value, std::int64_t least) const {
-    if (value >= least && value <= most) return true;
-    out_of_range(key, std::to_string(value),
-                 value < least ? std::to_string(least) + " or more" : "at most " + std::to_string(most));
-    return false;
-  }
-  void at_least(const std::string& key, double value, double least) const {
-    range(key, value, value >= least && std::isfinite(value), spelled(least) + " or more");
   }
   void not_both(const std::string& one, const std::string& other, const std::string& remedy) const {
     if (!config_.was_set(one) || !config_.was_set(other)) return;
@@ -59,53 +41,11 @@ class Validator {
                .remedy = remedy});
   }
 
-  void optimization() const {
-    const RunConfig& c = config_;
-    if (c.eval_batch_size) count("eval_batch_size", *c.eval_batch_size, 1);
-    range("num_epochs", c.num_epochs, c.num_epochs > 0 && c.num_epochs <= most, "more than 0");
-    if (c.max_steps) count("max_steps", *c.max_steps, 1);
-    at_least("learning_rate", c.learning_rate, 0);
-    at_least("weight_decay", c.weight_decay, 0);
-    range("adam_beta1", c.adam_beta1, c.adam_beta1 >= 0 && c.adam_beta1 < 1, "from 0 up to, not including, 1");
-    range("adam_beta2", c.adam_beta2, c.adam_beta2 >= 0 && c.adam_beta2 < 1, "from 0 up to, not including, 1");
-    range("adam_epsilon", c.adam_epsilon, c.adam_epsilon > 0 && std::isfinite(c.adam_epsilon), "more than 0");
-    at_least("max_grad_norm", c.max_grad_norm, 0);
-    not_both("warmup_steps", "warmup_ratio", "remove one");
-    if (c.warmup_steps) count("warmup_steps", *c.warmup_steps, 0);
-    if (c.warmup_ratio) fraction("warmup_ratio", *c.warmup_ratio);
-    if (c.cosine_min_lr_ratio) fraction("cosine_min_lr_ratio", *c.cosine_min_lr_ratio);
-    if (c.cosine_constant_lr_ratio) fraction("cosine_constant_lr_ratio", *c.cosine_constant_lr_ratio);
-  }
-
-  // The options of the schedule, and what it follows.
+  // What the schedule follows.
   void schedule() const {
     const RunConfig& c = config_;
-    const optim::ScheduleConfig& s = c.schedule;
-    const auto key = [](const char* name) { return std::string("lr_scheduler_kwargs.") + name; };
-    const auto share = [&](const char* name, double value) { fraction(key(name), value); };
-    const auto above = [&](const char* name, double value) {
-      range(key(name), value, value > 0 && std::isfinite(value), "more than 0");
-    };
-    if (s.cycles) above("num_cycles", *s.cycles);
-    if (s.first_ratio) share("warmup_lr_rate", *s.first_ratio);
-    above("power", s.power);
-    count(key("timescale"), s.timescale, 0);
-    fraction(c.lr_scheduler == "polynomial" ? key("lr_end") : key("min_lr_ratio"), s.min_ratio);
-    if (s.one_cycle.rise_share) share("pct_start", *s.one_cycle.rise_share);
-    above("div_factor", s.one_cycle.div_factor);
-    above("final_div_factor", s.one_cycle.final_div_factor);
-    for (const auto& [name, value] :
-         {std::pair{"base_momentum", s.one_cycle.base_momentum}, std::pair{"max_momentum", s.one_cycle.max_momentum},
-          std::pair{"factor", s.plateau.factor}})
-      range(key(name), value, value >= 0 && value < 1, "from 0 up to, not including, 1");
-    count(key("patience"), s.plateau.patience, 0);
-    count(key("cooldown"), s.plateau.cooldown, 0);
-    at_least(key("threshold"), s.plateau.threshold, 0);
-    at_least(key("min_lr"), s.plateau.min_rate, 0);
-    at_least(key("eps"), s.plateau.epsilon, 0);
-    const bool phases = c.lr_scheduler == "warmup_stable_decay";
-    if (phases) count(key("num_decay_steps"), s.stable_decay.decay_steps, 1);
-    if (s.stable_decay.stable_steps) count(key("num_stable_steps"), *s.stable_decay.stable_steps, 0);
+    not_both("warmup_steps", "warmup_ratio", "remove one");
+    if (c.lr_scheduler == "polynomial") fraction("lr_scheduler_kwargs.lr_end", c.schedule.min_ratio);
     if (c.lr_scheduler != "reduce_lr_on_plateau") return;
     if (c.val_set_size <= 0 && c.test_datasets.empty())
       refuse(14, {.what = "lr_scheduler: reduce_lr_on_plateau follows evaluations, and there is nothing to evaluate on",
@@ -119,8 +59,6 @@ class Validator {
 
   void cadence() const {
     const RunConfig& c = config_;
-    if (c.logging_steps) count("logging_steps", *c.logging_steps, 1);
-    count("save_total_limit", c.save_total_limit, 1);
     not_both("save_steps", "saves_per_epoch", "remove one");
     not_both("eval_steps", "evals_per_epoch", "remove one");
     interval("save", c.save_steps, c.save_strategy, c.saves_per_epoch);
@@ -132,8 +70,6 @@ class Validator {
     if (c.datasets.empty() && !c.nemo_gym.enabled && !c.trl.prompts_itself())
       refuse(7,
              {.what = "datasets is empty", .expected = "datasets: [{path: rows.jsonl}]", .where = c.place("datasets")});
-    range("val_set_size", c.val_set_size, c.val_set_size >= 0 && c.val_set_size < 1,
-          "a fraction from 0 up to, not including, 1");
     if (c.val_set_size > 0 && !c.test_datasets.empty()) not_both("val_set_size", "test_datasets", "remove one");
   }
 
@@ -154,45 +90,19 @@ class Validator {
                           std::to_string(t.reward_funcs.size()) + " functions",
                  .where = config_.place("trl.reward_weights"),
                  .remedy = "give one weight per function"});
-    for (const double weight : t.reward_weights)
-      range("trl.reward_weights", weight, std::abs(weight) <= std::numeric_limits<float>::max(),
-            "finite numbers up to 3.4e38");
-    range("trl.reward_timeout", t.reward_timeout, t.reward_timeout > 0 && std::isfinite(t.reward_timeout),
-          "more than 0 seconds");
-    count("trl.reward_num_workers", t.reward_num_workers, 1);
-    range("trl.reward_num_workers", static_cast<double>(t.reward_num_workers), t.reward_num_workers <= 256,
-          "at most 256");
-    count("trl.reward_max_retries", t.reward_max_retries, 0);
-    range("trl.reward_max_retries", static_cast<double>(t.reward_max_retries), t.reward_max_retries <= 100,
-          "at most 100");
-    count("trl.max_completion_length", t.max_completion_length, 1);
-    if (t.max_tool_calling_iterations) count("trl.max_tool_calling_iterations", *t.max_tool_calling_iterations, 0);
-    count("trl.max_turns", t.max_turns, 0);
-    range("trl.environment_timeout", t.environment_timeout,
-          t.environment_timeout > 0 && std::isfinite(t.environment_timeout), "more than 0 seconds");
-    if (t.num_generations_eval) count("trl.num_generations_eval", *t.num_generations_eval, 1);
-    const bool greedy = matches_features(config_) && t.temperature == 0;  // log-probs are then those at 1
-    range("trl.temperature", t.temperature, (t.temperature > 0 || greedy) && std::isfinite(t.temperature),
-          "more than 0 (log-probs are divided by it)");
-    range("trl.top_p", t.top_p, t.top_p > 0 && t.top_p <= 1, "more than 0, at most 1 (1 = off)");
-    count("trl.top_k", t.top_k, 0);
-    range("trl.min_p", t.min_p, t.min_p >= 0 && t.min_p <= 1, "from 0 (off) to 1");
-    range("trl.repetition_penalty", t.repetition_penalty,
-          t.repetition_penalty > 0 && std::isfinite(t.repetition_penalty), "more than 0 (1 = off)");
   }
 
   void loss() const {
     const TrlConfig& t = config_.trl;
     const std::string beta_key = config_.was_set("trl.beta") ? "trl.beta" : "rl_beta";
-    at_least(beta_key, config_.beta, 0);
-    method_ranges();
+    range(beta_key, config_.beta, config_.beta >= 0 && std::isfinite(config_.beta), "0 or more");
     ratio_level();
     entropy_bonus();
     if (!t.sync_ref_model) return;
     if (config_.beta == 0.0)
       synced_reference_conflict("needs a KL penalty: with beta 0 there is no reference",
                                 "set trl.beta above 0, or remove trl.sync_ref_model");
-    synced_reference(config_.lora || config_.lora_model_dir, t.ref_model_sync_steps, t.ref_model_mixup_alpha);
+    synced_reference(config_.lora || config_.lora_model_dir);
   }
 
   void entropy_bonus() const {
@@ -201,51 +111,21 @@ class Validator {
     range("trl.entropy_coef_min", t.entropy_coef_min,
           t.entropy_coef_min <= t.entropy_coef_max && std::isfinite(t.entropy_coef_min),
           "at most entropy_coef_max = " + spelled(t.entropy_coef_max));
-    range("trl.entropy_coef_max", t.entropy_coef_max, std::isfinite(t.entropy_coef_max), "a finite number");
-    range("trl.entropy_coef_delta", t.entropy_coef_delta,
-          t.entropy_coef_delta > 0 && std::isfinite(t.entropy_coef_delta), "more than 0");
-    range("trl.entropy_target", t.entropy_target, t.entropy_target >= 0 && std::isfinite(t.entropy_target),
-          "0 nats or more");
   }
 
-  // Keys of a reference that follows the policy, where there is one.
-  void synced_reference(bool adapter, std::int64_t steps, double mixup) const {
+  // A reference that follows the policy.
+  void synced_reference(bool adapter) const {
     if (adapter)
       synced_reference_conflict("does not go with an adapter: its reference is the base model", "remove one of them");
-    count("trl.ref_model_sync_steps", steps, 1);
-    range("trl.ref_model_mixup_alpha", mixup, mixup >= 0 && mixup <= 1, "from 0 to 1");
-  }
-
-  void generation_server() const {
-    const TrlConfig& t = config_.trl;
-    if (t.serves())
-      range("trl.vllm_server_port", static_cast<double>(t.vllm_server_port),
-            t.vllm_server_port >= 0 && t.vllm_server_port < 65536, "from 1 to 65535, or 0 for one that is free");
-    if (!t.generates_elsewhere()) return;
-    range("trl.vllm_server_port", static_cast<double>(t.vllm_server_port),
-          t.vllm_server_port > 0 && t.vllm_server_port < 65536, "from 1 to 65535");
-    range("trl.vllm_group_port", static_cast<double>(t.vllm_group_port),
-          t.vllm_group_port > 0 && t.vllm_group_port < 65536, "from 1 to 65535");
-    range("trl.vllm_server_timeout", t.vllm_server_timeout,
-          t.vllm_server_timeout > 0 && std::isfinite(t.vllm_server_timeout), "more than 0 seconds");
-    range("trl.request_timeout", t.request_timeout, t.request_timeout > 0 && std::isfinite(t.request_timeout),
-          "more than 0 seconds");
   }
 
   // Only the generation batch has to be divisible: a group may straddle micro-batches.
   void geometry() const {
     const RunConfig& c = config_;
     const TrlConfig& t = c.trl;
-    bool counted = count("micro_batch_size", c.micro_batch_size, 1);
-    counted = count("gradient_accumulation_steps", c.gradient_accumulation_steps, 1) && counted;
-    count("trl.num_iterations", t.num_iterations, 1);
-    if (t.num_generations >= fewest_generations(config_)) {
-      counted = count("trl.num_generations", t.num_generations, 1) && counted;
-    } else {
-      counted = false;
-      out_of_range("trl.num_generations", std::to_string(t.num_generations),
-                   "2 or more: the completions of a group are compared with each other");
-    }
+    bool counted = true;
+    for (const char* key : {"micro_batch_size", "gradient_accumulation_steps", "trl.num_generations"})
+      counted = counted && !refusals_.distrusts(key);
     not_both("trl.generation_batch_size", "trl.steps_per_generation",
              "remove one: generation_batch_size = micro_batch_size × steps_per_generation");
     if (!counted) return;
@@ -253,14 +133,14 @@ class Validator {
     const std::int64_t unit = std::lcm(b, t.num_generations);
     const auto next = [&](std::int64_t n) { return (n + unit - 1) / unit * unit; };
     if (t.generation_batch_size) {
-      if (count("trl.generation_batch_size", *t.generation_batch_size, 1) && *t.generation_batch_size % unit != 0)
+      if (!refusals_.distrusts("trl.generation_batch_size") && *t.generation_batch_size % unit != 0)
         indivisible("trl.generation_batch_size", std::to_string(*t.generation_batch_size),
                     "a multiple of micro_batch_size (" + std::to_string(b) + ") and of trl.num_generations (" +
                         std::to_string(t.num_generations) + ")",
                     "the next that works is " + std::to_string(next(*t.generation_batch_size)));
       return;
     }
-    if (t.steps_per_generation && !count("trl.steps_per_generation", *t.steps_per_generation, 1)) return;
+    if (refusals_.distrusts("trl.steps_per_generation")) return;
     const std::string key = t.steps_per_generation ? "trl.steps_per_generation" : "gradient_accumulation_steps";
     const std::int64_t steps = t.steps_per_generation.value_or(c.gradient_accumulation_steps);
     if (b * steps % t.num_generations == 0) return;
@@ -275,9 +155,6 @@ class Validator {
   // The section ebft.
   void feature_matching() const {
     const EbftConfig& e = config_.ebft;
-    method_ranges();
-    for (const double layer : e.feature_layers)
-      range("ebft.feature_layers", layer, layer >= 0 && layer <= 1, "relative depths from 0 to 1");
     if (e.feature_layers.empty()) range("ebft.feature_layers", 0, false, "one relative depth or more");
     const bool strided = is_strided(config_);
     for (const char* key : {"trl.reward_funcs", "trl.environment_factory", "trl.tools", "trl.rollout_func"})
@@ -300,29 +177,28 @@ class Validator {
               .remedy = "set ebft.advantage_estimator: reinforce, or more samples"});
       refusals_.distrust("trl.num_generations");
     }
-    if (!strided) return;
-    count("micro_batch_size", config_.micro_batch_size, 1);
-    count("gradient_accumulation_steps", config_.gradient_accumulation_steps, 1);
-    count("sequence_len", e.sequence_len, 1);
   }
 
-  // The range that each key of a method has by itself.
-  void method_ranges() const {
-    for (const MethodKey& key : method_keys()) {
-      if (key.value == nullptr) continue;
-      if (const std::optional<double> value = key.value(config_))
-        range(std::string(key.name), *value, key.range.holds(*value), std::string(key.range.expected));
+  // The range that each key has by itself.
+  void ranges(const Keys& rows) const {
+    for (const Key& row : rows) {
+      if (!row.ranged || row.target.json == nullptr || !row.stands_for.empty()) continue;
+      const data::Json value = row.target.json(row.target.at);
+      for (const data::Json& number : value.is_array() ? value : data::Json::array({value}))
+        if (number.is_number() && !row.range.holds(number.get<double>()))
+          out_of_range(written(row, rows), number.is_number_float() ? spelled(number.get<double>()) : number.dump(),
+                       row.range.text(number.get<double>()));
     }
   }
 
   // Keys of one recipe that another does not have.
   void recipe() const {
     const Recipe& recipe = recipe_of(config_);
-    for (const MethodKey& key : refused_keys(recipe))
-      if (config_.was_set(std::string(key.name)))
-        refuse(8, {.what = std::string(key.name) + " does not go with rl: " + config_.rl,
-                   .where = config_.place(std::string(key.name)),
-                   .remedy = "remove the key, or set rl: " + std::string(readers_of(key.name, recipe).front())});
+    for (const std::string& key : refused_keys(recipe))
+      if (config_.was_set(key))
+        refuse(8, {.what = key + " does not go with rl: " + config_.rl,
+                   .where = config_.place(key),
+                   .remedy = "remove the key, or set rl: " + readers_of(key, recipe).front()});
   }
 
   // Rewards that are normalised one by one leave nothing for another estimator to do.
@@ -357,18 +233,24 @@ class Validator {
   // A rank beyond the smaller side of a matrix adds nothing; no matrix of the models that are read is larger.
   void adapter() const {
     if (!config_.lora) return;
-    const auto rank = [&](const std::string& key, std::int64_t value) {
+    for (const auto& [pattern, value] : config_.lora->rank_pattern)
       if (value < 1 || value > model::largest_rank)
         out_of_range(
-            key, std::to_string(value),
+            "lora_rank_pattern", std::to_string(value),
             "1 to " + std::to_string(model::largest_rank) + ": a rank beyond the sides of a matrix adds nothing");
-    };
-    if (config_.was_set("lora_r")) rank("lora_r", config_.lora->r);
-    for (const auto& [pattern, value] : config_.lora->rank_pattern) rank("lora_rank_pattern", value);
   }
 
  private:
   static constexpr std::int64_t most = 1000000000;
+
+  // The spelling of a key that the file has.
+  [[nodiscard]] std::string written(const Key& row, const Keys& rows) const {
+    std::string name(row.name);
+    for (const Key& other : rows)
+      if (other.stands_for == row.name && config_.was_set(std::string(other.name)) && !config_.was_set(name))
+        return std::string(other.name);
+    return name;
+  }
 
   // What hangs on the value is not judged.
   void out_of_range(const std::string& key, const std::string& found, const std::string& expected) const {
@@ -416,7 +298,6 @@ class Validator {
     if (steps)
       range(name + "_steps", *steps, *steps > 0 && *steps <= most && (*steps < 1 || std::floor(*steps) == *steps),
             "a whole number of steps, or a fraction of all steps below 1");
-    if (per_epoch) count(name + "s_per_epoch", *per_epoch, 1);
     if (strategy && *strategy != "steps") {
       for (const auto& [key, set] :
            {std::pair{name + "_steps", steps.has_value()}, std::pair{name + "s_per_epoch", per_epoch.has_value()}})
@@ -437,6 +318,8 @@ class Validator {
 
 inline void validate(const RunConfig& config, Refusals& refusals) {
   const detail::Validator rules(config, refusals);
+  RunConfig bound = config;
+  rules.ranges(keys_of(bound));
   rules.data();
   rules.adapter();
   // Of what makes the completions nothing is known where the section that says it could not be read.
@@ -446,12 +329,10 @@ inline void validate(const RunConfig& config, Refusals& refusals) {
     rules.rollouts();
     rules.geometry();
     rules.loss();
-    rules.generation_server();
     rules.recipe();
     rules.aggregation();
     rules.estimator();
   }
-  rules.optimization();
   rules.schedule();
   rules.cadence();
 }

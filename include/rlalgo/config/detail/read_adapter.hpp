@@ -9,104 +9,38 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/config/detail/read_keys.hpp>
+#include <rlalgo/config/detail/read_rows.hpp>
 #include <rlalgo/config/run_config.hpp>
 
 namespace rlalgo::config::detail {
 
-inline constexpr const char* adapter_keys[] = {"lora_r",
-                                               "lora_alpha",
-                                               "lora_dropout",
-                                               "lora_target_modules",
-                                               "lora_target_linear",
-                                               "lora_modules_to_save",
-                                               "lora_rank_pattern",
-                                               "lora_alpha_pattern",
-                                               "peft_layers_to_transform",
-                                               "peft_layers_pattern",
-                                               "peft_use_dora",
-                                               "peft_use_rslora",
-                                               "peft_init_lora_weights",
-                                               "lora_fan_in_fan_out",
-                                               "lora_target_parameters",
-                                               "peft",
-                                               "peft_layer_replication",
-                                               "peft_trainable_token_indices",
-                                               "peft_ensure_weight_tying"};
-
-template <class Value>
-void read_pattern(Reader& reader, const std::string& key, std::vector<std::pair<std::string, Value>>& out) {
-  reader.record(key, out);
-  const Node* node = reader.take(key);
-  if (node == nullptr) return;
-  reader.judge(key, [&] {
-    if (node->kind != Kind::mapping) raise_type(key, *node, "a section of pattern: number lines");
-    for (const Member& member : node->members) {
-      Value value{};
-      convert(member.value, key + "." + member.key, value);
-      out.emplace_back(member.key, value);
-    }
-  });
-}
-
-// A list of names, or a text: one pattern.
-inline void read_targets(Reader& reader, model::LoraConfig& lora) {
-  reader.record("lora_target_modules", lora.target_modules);
-  reader.record("lora_target_pattern", lora.target_pattern);
-  const Node* node = reader.take("lora_target_modules");
-  if (node != nullptr)
-    reader.judge("lora_target_modules", [&] {
-      if (node->kind == Kind::sequence)
-        convert(*node, "lora_target_modules", lora.target_modules);
-      else
-        convert(*node, "lora_target_modules", lora.target_pattern);
-    });
-  bool linear = false;
-  reader.read("lora_target_linear", linear);
-  if (!linear) return;
+// lora_target_linear adds these.
+inline void target_linear(model::LoraConfig& lora) {
   if (!lora.target_pattern.empty() && lora.target_pattern != "all-linear")
     lora.target_modules.push_back(std::exchange(lora.target_pattern, {}));
   lora.target_pattern.clear();
   lora.every_linear = true;
 }
 
-// false counts as unset, as in axolotl.
-inline void read_initialisation(Reader& reader, model::LoraConfig& lora) {
-  reader.record("peft_init_lora_weights", lora.init);
-  const Node* node = reader.take("peft_init_lora_weights");
-  if (node == nullptr || node->kind == Kind::boolean) return;
-  static const std::vector<std::pair<std::string, model::LoraInit>> known = {
-      {"gaussian", model::LoraInit::gaussian},
-      {"pissa", model::LoraInit::pissa},
-      {"orthogonal", model::LoraInit::orthogonal}};
-  for (const auto& [name, init] : known)
-    if (node->text == name) return void(lora.init = init);
-  refuse_lacking(reader, "peft_init_lora_weights", "peft_init_lora_weights " + node->text, *node,
-                 "use true, gaussian, pissa or orthogonal");
+// clang-format off
+[[nodiscard]] inline std::span<const Reason> lacking_adapter_keys() {
+  static constexpr Reason reasons[] = {
+    {"lora_fan_in_fan_out", "the linear maps of these models keep their weights as [out, in]", "", "model/linear.hpp out", false},
+    {"peft", "LoftQ starts from quantized weights; remove the section", "", "model/detail/adapter_files_impl.hpp \"loftq_config\", Json::object()"},
+    {"peft_layer_replication", "every layer exists once", "", "model/detail/adapter_files_impl.hpp \"layer_replication\", nullptr"},
+    {"peft_trainable_token_indices", "put embed_tokens into lora_modules_to_save"},
+    {"peft_ensure_weight_tying", "name embed_tokens or lm_head in lora_modules_to_save; each becomes its own tensor"}};
+  return reasons;
 }
+// clang-format on
 
 inline void read_lora(Reader& reader, model::LoraConfig& lora) {
-  reader.read("lora_r", lora.r);
-  reader.read("lora_alpha", lora.alpha);
-  reader.read("lora_dropout", lora.dropout);
-  read_targets(reader, lora);
-  reader.read("lora_target_parameters", lora.target_parameters);
-  reader.read("lora_modules_to_save", lora.modules_to_save);
-  read_pattern(reader, "lora_rank_pattern", lora.rank_pattern);
-  read_pattern(reader, "lora_alpha_pattern", lora.alpha_pattern);
-  reader.read("peft_layers_to_transform", lora.layers_to_transform);
-  reader.read("peft_layers_pattern", lora.layers_pattern);
-  reader.read("peft_use_dora", lora.use_dora);
-  reader.read("peft_use_rslora", lora.use_rslora);
-  read_initialisation(reader, lora);
-  static constexpr RecognisedKey lacking[] = {
-      {"lora_fan_in_fan_out", "the linear maps of these models keep their weights as [out, in]", false},
-      {"peft", "LoftQ starts from quantized weights; remove the section"},
-      {"peft_layer_replication", "every layer exists once"},
-      {"peft_trainable_token_indices", "put embed_tokens into lora_modules_to_save"},
-      {"peft_ensure_weight_tying",
-       "name embed_tokens or lm_head in lora_modules_to_save; each becomes its own tensor"}};
-  apply_lacking(reader, lacking);
+  read_rows(reader, adapter_keys(lora));
+  reader.record("lora_target_pattern", lora.target_pattern);
+  bool linear = false;
+  reader.read("lora_target_linear", linear);
+  if (linear) target_linear(lora);
+  apply_lacking(reader, lacking_adapter_keys());
 }
 
 // What asks for a base in 4 or 8 bits: with an adapter the frozen base is loaded whole instead (detail/whole_base.hpp); without one
@@ -120,10 +54,8 @@ inline void read_quantized_base(Reader& reader, RunConfig& config) {
   }
   if (adapter->text == "qlora" && config.wants_smaller_base.empty()) config.wants_smaller_base = "adapter";
   if (config.wants_smaller_base.empty()) return;
-  for (const char* key : {"bnb_config_kwargs", "model_quantization_config", "model_quantization_config_kwargs"}) {
-    const RecognisedKey one{key, "the base is loaded whole"};
-    apply_idle(reader, std::span(&one, 1));
-  }
+  for (const char* key : {"bnb_config_kwargs", "model_quantization_config", "model_quantization_config_kwargs"})
+    apply_idle(reader, key, "the base is loaded whole");
 }
 
 // What an adapter cannot do without, and what excludes it.
@@ -145,13 +77,18 @@ inline void judge_adapter(Reader& reader, const RunConfig& config, const std::st
 }
 
 inline void read_adapter(Reader& reader, RunConfig& config) {
-  reader.read("unfrozen_parameters", config.unfrozen_parameters);
-  reader.read("lora_model_dir", config.lora_model_dir);
   const Node* node = reader.take("adapter");
   const bool known = node != nullptr && (node->text == "lora" || node->text == "qlora");
   if (known) {
     read_quantized_base(reader, config);
     read_lora(reader, config.lora.emplace());
+    if (config.trl.disable_dropout && config.lora_model_dir)
+      reader.refuse_own(10, {.what = "this build has no trl.disable_dropout with lora_model_dir",
+                             .where = node->place.text(),
+                             .remedy = "set lora_dropout: 0 in its adapter_config.json"});
+    if (config.trl.disable_dropout && std::exchange(config.lora->dropout, 0.0) > 0.0)
+      reader.findings().warnings.push_back("lora_dropout (" + reader.section().find("lora_dropout")->place.text() +
+                                           ") has no effect: trl.disable_dropout");
     return judge_adapter(reader, config, node->place.text());
   }
   if (node != nullptr)
@@ -161,10 +98,12 @@ inline void read_adapter(Reader& reader, RunConfig& config) {
                        .found = *config.lora_model_dir,
                        .where = reader.section().find("lora_model_dir")->place.text(),
                        .remedy = "set adapter: lora"});
-  for (const char* key : adapter_keys) {
-    const RecognisedKey one{key, "there is no adapter (adapter: lora makes one)"};
-    apply_idle(reader, std::span(&one, 1));
-  }
+  model::LoraConfig unused;
+  const Keys rows = adapter_keys(unused, false);
+  say_idle(reader, rows);
+  apply_idle(reader, "lora_target_linear", rows.front().idle_because());
+  for (const RecognisedKey& lacking : each_key(lacking_adapter_keys()))
+    apply_idle(reader, lacking.key, rows.front().idle_because());
 }
 
 }  // namespace rlalgo::config::detail

@@ -13,39 +13,20 @@
 namespace rlalgo::config::detail {
 
 // Keys of an entry that shape conversations for supervised training or belong to other recipes.
-inline std::span<const RecognisedKey> idle_dataset_keys() {
-  static constexpr std::string_view unused = "prompts come from type, or from the column prompt";
-  static constexpr std::string_view synthetic = "it concerns rows that axolotl makes up (type: _synthetic)";
-  static const std::vector<RecognisedKey> keys = {{"trust_remote_code", "no Python code of a dataset is run"},
-                                                  {"train_on_split", "write split"},
-                                                  {"conversation", unused},
-                                                  {"message_field_training", unused},
-                                                  {"message_field_training_detail", unused},
-                                                  {"roles_to_train", unused},
-                                                  {"train_on_eos", unused},
-                                                  {"train_on_eot", unused},
-                                                  {"drop_system_message", unused},
-                                                  {"field_human", unused},
-                                                  {"field_model", unused},
-                                                  {"split_thinking", unused},
-                                                  {"template_thinking_key", unused},
-                                                  {"logprobs_field", unused},
-                                                  {"temperature", unused},
-                                                  {"input_format", unused},
-                                                  {"input_transform", unused},
-                                                  {"step_separator", "it concerns process reward models"},
-                                                  {"max_completion_length", "it concerns process reward models"},
-                                                  {"train_on_last_step_only", "it concerns process reward models"},
-                                                  {"length", synthetic},
-                                                  {"sequence_length", synthetic},
-                                                  {"min_input_id", synthetic},
-                                                  {"max_input_id", synthetic},
-                                                  {"seed", synthetic},
-                                                  {"text_column", "it concerns pretraining_dataset"},
-                                                  {"skip", "it concerns pretraining_dataset"},
-                                                  {"type_", unused}};
-  return keys;
+// clang-format off
+[[nodiscard]] inline std::span<const Reason> idle_dataset_keys() {
+  static constexpr Reason reasons[] = {
+    {"trust_remote_code", "no Python code of a dataset is run", "trust_remote"},
+    {"train_on_split", "write split"},
+    {"conversation message_field_training message_field_training_detail roles_to_train train_on_eos train_on_eot drop_system_message "
+        "field_human field_model split_thinking template_thinking_key logprobs_field temperature input_format input_transform type_",
+        "prompts come from type, or from the column prompt", "", "data/transform.hpp prompt"},
+    {"step_separator max_completion_length train_on_last_step_only", "it concerns process reward models", "step_separator"},
+    {"length sequence_length min_input_id max_input_id seed", "it concerns rows that axolotl makes up (type: _synthetic)", "_synthetic"},
+    {"text_column skip", "it concerns pretraining_dataset", "pretraining_dataset"}};
+  return reasons;
 }
+// clang-format on
 
 // Where the messages of preference data are. `roles` replaces the default list.
 inline void read_message_fields(Reader& reader, const std::string& key, data::MessageFields& out) {

@@ -37,100 +37,48 @@ inline void read_sampling(Reader& reader, TrlConfig& trl) {
   reader.read("repetition_penalty", trl.repetition_penalty);
 }
 
-// A name that this build does not honour, and the number with which it asks for nothing.
+// Names that this build does not honour, and the number with which they ask for nothing.
 struct LackingSetting {
-  std::string_view name;
+  std::string_view names;
   double nothing;
   std::string_view remedy;
 };
 
+// clang-format off
 [[nodiscard]] inline std::span<const LackingSetting> lacking_generation_settings() {
-  static constexpr std::string_view count = "trl.num_generations says how many completions a prompt has";
   static constexpr std::string_view sampled = "completions are sampled, one token after the other";
-  static constexpr std::string_view server = "a server may know it: trl.use_vllm: true";
-  static constexpr LackingSetting names[] = {
-      {"n", 1, count},
-      {"best_of", 1, count},
-      {"num_return_sequences", 1, count},
-      {"seed", -1, "draws follow the key seed"},
-      {"presence_penalty", 0, server},
-      {"frequency_penalty", 0, server},
-      {"length_penalty", 1, sampled},
-      {"logit_bias", 0, server},
-      {"allowed_token_ids", 0, server},
-      {"bad_words", 0, server},
-      {"bad_words_ids", 0, server},
-      {"suppress_tokens", 0, server},
-      {"begin_suppress_tokens", 0, server},
-      {"force_words_ids", 0, server},
-      {"structured_outputs", 0, "trl.vllm_structured_outputs_regex, with a server"},
-      {"guided_decoding", 0, "trl.vllm_structured_outputs_regex, with a server"},
-      {"logits_processors", 0, sampled},
-      {"num_beams", 1, sampled},
-      {"num_beam_groups", 1, sampled},
-      {"diversity_penalty", 0, sampled},
-      {"early_stopping", 0, sampled},
-      {"penalty_alpha", 0, sampled},
-      {"typical_p", 1, sampled},
-      {"epsilon_cutoff", 0, sampled},
-      {"eta_cutoff", 0, sampled},
-      {"top_h", 0, sampled},
-      {"encoder_repetition_penalty", 1, sampled},
-      {"no_repeat_ngram_size", 0, sampled},
-      {"encoder_no_repeat_ngram_size", 0, sampled},
-      {"exponential_decay_length_penalty", 0, sampled},
-      {"guidance_scale", 1, sampled},
-      {"renormalize_logits", 0, sampled},
-      {"remove_invalid_values", 0, sampled},
-      {"watermarking_config", 0, sampled},
-      {"assistant_model", 0, sampled},
-      {"prompt_lookup_num_tokens", 0, sampled},
-      {"constraints", 0, sampled},
-      {"forced_bos_token_id", 0, sampled},
-      {"forced_eos_token_id", 0, sampled},
-      {"max_length", -1, "write max_new_tokens, which does not count the prompt"},
-      {"min_length", 0, "write min_new_tokens, which does not count the prompt"},
-      {"max_time", 0, "trl.max_completion_length ends completions"},
-      {"truncate_prompt_tokens", -1, "prompts are never cut"},
+  static constexpr LackingSetting settings[] = {
+    {"n best_of num_return_sequences", 1, "trl.num_generations says how many completions a prompt has"},
+    {"seed", -1, "draws follow the key seed"},
+    {"presence_penalty frequency_penalty logit_bias allowed_token_ids bad_words bad_words_ids suppress_tokens begin_suppress_tokens "
+        "force_words_ids", 0, "a server may know it: trl.use_vllm: true"},
+    {"structured_outputs guided_decoding", 0, "trl.vllm_structured_outputs_regex, with a server"},
+    {"length_penalty num_beams num_beam_groups typical_p encoder_repetition_penalty guidance_scale", 1, sampled},
+    {"logits_processors diversity_penalty early_stopping penalty_alpha epsilon_cutoff eta_cutoff top_h no_repeat_ngram_size "
+        "encoder_no_repeat_ngram_size exponential_decay_length_penalty renormalize_logits remove_invalid_values watermarking_config "
+        "assistant_model prompt_lookup_num_tokens constraints forced_bos_token_id forced_eos_token_id", 0, sampled},
+    {"max_length", -1, "write max_new_tokens, which does not count the prompt"},
+    {"min_length", 0, "write min_new_tokens, which does not count the prompt"},
+    {"max_time", 0, "trl.max_completion_length ends completions"},
+    {"truncate_prompt_tokens", -1, "prompts are never cut"},
   };
-  return names;
+  return settings;
 }
 
-[[nodiscard]] inline std::span<const RecognisedKey> idle_generation_settings() {
-  static constexpr std::string_view ids = "completions are token ids, and stay whole";
-  static constexpr std::string_view always = "what the trainer needs is always there";
-  static constexpr std::string_view padded = "sequences are never padded";
-  static constexpr std::string_view cached = "keys and values are always kept";
-  static constexpr RecognisedKey names[] = {
-      {"include_stop_str_in_output", ids},
-      {"skip_special_tokens", ids},
-      {"spaces_between_special_tokens", ids},
-      {"clean_up_tokenization_spaces", ids},
-      {"detokenize", ids},
-      {"output_kind", ids},
-      {"logprobs", always},
-      {"prompt_logprobs", always},
-      {"flat_logprobs", always},
-      {"return_dict_in_generate", always},
-      {"output_scores", always},
-      {"output_logits", always},
-      {"output_attentions", always},
-      {"output_hidden_states", always},
-      {"pad_token_id", padded},
-      {"bos_token_id", "prompts are encoded by the tokenizer"},
-      {"decoder_start_token_id", "prompts are encoded by the tokenizer"},
-      {"token_type_ids", padded},
-      {"synced_gpus", always},
-      {"use_cache", cached},
-      {"cache_implementation", cached},
-      {"cache_config", cached},
-      {"compile_config", "nothing is compiled"},
-      {"disable_compile", "nothing is compiled"},
-      {"skip_clone", always},
-      {"skip_reading_prefix_cache", cached},
+[[nodiscard]] inline std::span<const Reason> idle_generation_settings() {
+  static constexpr Reason reasons[] = {
+    {"include_stop_str_in_output skip_special_tokens spaces_between_special_tokens clean_up_tokenization_spaces detokenize output_kind",
+        "completions are token ids, and stay whole", "", "data/rollout.hpp completion_ids"},
+    {"logprobs prompt_logprobs flat_logprobs return_dict_in_generate output_scores output_logits output_attentions output_hidden_states "
+        "synced_gpus skip_clone", "what the trainer needs is always there", "", "data/rollout.hpp log_prob"},
+    {"pad_token_id token_type_ids", "sequences are never padded", "", "model/token_tree.hpp padding"},
+    {"bos_token_id decoder_start_token_id", "prompts are encoded by the tokenizer", "decoder_start"},
+    {"use_cache cache_implementation cache_config skip_reading_prefix_cache", "keys and values are always kept", "", "inference/kv_cache.hpp keys"},
+    {"compile_config disable_compile", "nothing is compiled", "torch_compile dynamo"},
   };
-  return names;
+  return reasons;
 }
+// clang-format on
 
 // Of blocks the lengths are fixed.
 inline void refuse_ends_of_blocks(const RunConfig& config, Refusals& refusals) {
@@ -277,13 +225,17 @@ class GenerationKwargsReader {
   }
 
   static void refuse_others(Reader& nested) {
-    for (const LackingSetting& one : lacking_generation_settings()) {
-      const std::string name(one.name);
-      const Node* node = nested.take(name);
-      if (node == nullptr || !is_on(*node)) continue;
-      if ((node->kind == Kind::integer || node->kind == Kind::number) && node->number == one.nothing) continue;
-      if (node->kind == Kind::sequence && node->items.empty()) continue;
-      refuse_lacking(nested, name, name, *node, std::string(one.remedy));
+    for (const LackingSetting& setting : lacking_generation_settings()) {
+      const Reason names{setting.names, setting.remedy};
+      for (const RecognisedKey& one : each_key({&names, 1})) {
+        const std::string name(one.key);
+        const Node* node = nested.take(name);
+        if (node == nullptr || !is_on(*node)) continue;
+        const bool number = node->kind == Kind::integer || node->kind == Kind::number;
+        if (number && node->number == setting.nothing) continue;
+        if (node->kind == Kind::sequence && node->items.empty()) continue;
+        refuse_lacking(nested, name, name, *node, std::string(one.reason));
+      }
     }
     apply_idle(nested, idle_generation_settings());
     nested.finish();

@@ -45,7 +45,7 @@ inline void refuse_lacking(Reader& reader, const std::string& key, const std::st
   reader.judge(key, [&] { raise_lacking(reader.prefix() + what, node, remedy + way_out); });
 }
 
-inline void apply_lacking(Reader& reader, std::span<const RecognisedKey> keys) {
+inline void apply_lacking(Reader& reader, const std::vector<RecognisedKey>& keys) {
   for (const RecognisedKey& entry : keys) {
     const std::string key(entry.key);
     if (reader.knows(key)) continue;  // the recipe read it
@@ -57,7 +57,7 @@ inline void apply_lacking(Reader& reader, std::span<const RecognisedKey> keys) {
   }
 }
 
-inline void apply_idle(Reader& reader, std::span<const RecognisedKey> keys) {
+inline void apply_idle(Reader& reader, const std::vector<RecognisedKey>& keys) {
   for (const RecognisedKey& entry : keys) {
     const std::string key(entry.key);
     if (reader.knows(key)) continue;  // the recipe read it
@@ -68,29 +68,20 @@ inline void apply_idle(Reader& reader, std::span<const RecognisedKey> keys) {
   }
 }
 
-// A key that is absent is no setting of the run: runs without it are what they were. With `known`: one of these.
-template <class T, class... Known>
-void read_if_there(Reader& reader, const std::string& key, T& out, const Known&... known) {
-  if (reader.section().find(key) == nullptr)
-    reader.recognise(key);
-  else if constexpr (sizeof...(Known) > 0)
-    reader.read_choice(key, out, known...);
-  else
-    reader.read(key, out);
+inline void apply_lacking(Reader& reader, std::span<const Reason> reasons) { apply_lacking(reader, each_key(reasons)); }
+inline void apply_idle(Reader& reader, std::span<const Reason> reasons) { apply_idle(reader, each_key(reasons)); }
+inline void apply_idle(Reader& reader, std::string_view key, std::string_view reason) {
+  apply_idle(reader, std::vector<RecognisedKey>{{key, reason}});
 }
 
-inline void apply_prefixes(Reader& reader, std::span<const RecognisedKey> prefixes) {
-  for (const Member& member : reader.section().members) {
-    for (const RecognisedKey& entry : prefixes) {
-      if (!member.key.starts_with(entry.key) || reader.knows(member.key)) continue;
-      const RecognisedKey one{member.key, entry.reason};
-      apply_idle(reader, std::span(&one, 1));
-    }
-  }
+inline void apply_prefixes(Reader& reader, std::span<const Reason> prefixes) {
+  for (const Member& member : reader.section().members)
+    for (const RecognisedKey& entry : each_key(prefixes))
+      if (member.key.starts_with(entry.key) && !reader.knows(member.key)) apply_idle(reader, member.key, entry.reason);
 }
 
-inline void apply_removed(Reader& reader, std::span<const RecognisedKey> keys) {
-  for (const RecognisedKey& entry : keys) {
+inline void apply_removed(Reader& reader, std::span<const Reason> reasons) {
+  for (const RecognisedKey& entry : each_key(reasons)) {
     const std::string key(entry.key);
     if (const Node* node = reader.take(key); node != nullptr)
       reader.refuse_own(13, {.what = "the key " + reader.prefix() + key + " was removed from the file format",

@@ -1,4 +1,4 @@
-// The `nemo_gym_…` keys (config/nemo_gym_config.hpp), and what they mean for trl.reward_funcs.
+// The `nemo_gym_…` keys (config/gym_keys.hpp), and what they mean for trl.reward_funcs.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/config/detail/read_keys.hpp>
+#include <rlalgo/config/detail/read_rows.hpp>
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/run_config.hpp>
 
@@ -74,7 +74,8 @@ inline void name_gym_rewards(TrlConfig& trl) {
 
 inline void read_nemo_gym(Reader& reader, RunConfig& config) {
   NemoGymConfig& gym = config.nemo_gym;
-  reader.read("nemo_gym_enabled", gym.enabled);
+  const Keys rows = gym_keys(gym);
+  read_rows(reader, rows);
   if (!gym.enabled) return;
   if (is_preference(config) || is_strided(config))
     reader.refuse(8, {.what = "nemo_gym_enabled does not go with rl: " + config.rl +
@@ -85,13 +86,6 @@ inline void read_nemo_gym(Reader& reader, RunConfig& config) {
     reader.refuse(8, {.what = "nemo_gym_enabled does not go with trl.environment_factory or trl.tools",
                       .where = reader.section().find("nemo_gym_enabled")->place.text(),
                       .remedy = "a Gym brings its own environments: remove them"});
-  reader.read("nemo_gym_dir", gym.dir);
-  reader.read("nemo_gym_config_paths", gym.config_paths);
-  reader.read("nemo_gym_head_port", gym.head_port);
-  reader.read("nemo_gym_server_timeout", gym.server_timeout);
-  reader.read("nemo_gym_verify_timeout", gym.verify_timeout);
-  reader.read("nemo_gym_auto_start", gym.auto_start);
-  reader.read("nemo_gym_model_name", gym.model_name);
   if (const Node* list = reader.take("nemo_gym_datasets"); list != nullptr) {
     reader.judge("nemo_gym_datasets", [&] {
       if (list->kind != Kind::sequence)
@@ -101,25 +95,12 @@ inline void read_nemo_gym(Reader& reader, RunConfig& config) {
       gym.datasets.push_back(
           read_gym_dataset(list->items[i], "nemo_gym_datasets[" + std::to_string(i) + "]", reader.findings()));
   }
-  reader.read("nemo_gym_multi_turn", gym.multi_turn);
-  if (gym.multi_turn) {
-    reader.read("nemo_gym_run_timeout", gym.run_timeout);
-    reader.read("nemo_gym_max_turns", gym.max_turns);
-    if (gym.max_turns && *gym.max_turns < 1)
-      reader.judge("nemo_gym_max_turns", [&] {
-        raise_range("nemo_gym_max_turns", *reader.section().find("nemo_gym_max_turns"), "1 or more");
-      });
-  }
   if (matches_features(config) && !gym.multi_turn)
     reader.refuse(
         8, {.what = "nemo_gym_enabled does not go with rl: " + config.rl + " where no agent plays",
             .where = reader.section().find("nemo_gym_enabled")->place.text(),
             .remedy = "features are its reward, not a Gym's verdict: set nemo_gym_multi_turn: true, or rl: grpo"});
-  static constexpr RecognisedKey idle[] = {
-      {"nemo_gym_auto_clone", "nothing is downloaded; install the Gym into .venv of nemo_gym_dir"},
-      {"nemo_gym_run_timeout", "nemo_gym_multi_turn is not true"},
-      {"nemo_gym_max_turns", "nemo_gym_multi_turn is not true"}};
-  apply_idle(reader, idle);
+  say_idle(reader, rows);
 
   const auto place = [&](const char* key) { return reader.section().find(key)->place.text(); };
   if (gym.datasets.empty())
@@ -131,19 +112,10 @@ inline void read_nemo_gym(Reader& reader, RunConfig& config) {
                       .expected = "the configurations that the Gym is started with",
                       .where = place("nemo_gym_enabled"),
                       .remedy = "name them, or set nemo_gym_auto_start: false where a Gym runs already"});
-  if (gym.head_port < 1 || gym.head_port > 65535)
-    reader.judge("nemo_gym_head_port", [&] {
-      raise_range("nemo_gym_head_port", *reader.section().find("nemo_gym_head_port"), "1 to 65535");
-    });
   if (gym.multi_turn && config.trl.rollout_func)
     reader.refuse(8, {.what = "nemo_gym_multi_turn does not go with trl.rollout_func",
                       .where = place("nemo_gym_multi_turn"),
                       .remedy = "agents or a function make the completions: remove one of them"});
-  for (const auto& [key, seconds] :
-       {std::pair{"nemo_gym_server_timeout", gym.server_timeout}, std::pair{"nemo_gym_run_timeout", gym.run_timeout},
-        std::pair{"nemo_gym_verify_timeout", gym.verify_timeout}})
-    if (!(seconds > 0) || !std::isfinite(seconds))
-      reader.judge(key, [&, key = key] { raise_range(key, *reader.section().find(key), "more than 0 seconds"); });
   for (const char* key : {"datasets", "test_datasets"})
     if (reader.given(key))
       reader.findings().warnings.push_back(std::string(key) + " (" + place(key) +

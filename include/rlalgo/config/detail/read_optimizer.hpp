@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/config/detail/read_keys.hpp>
+#include <rlalgo/config/detail/read_rows.hpp>
 #include <rlalgo/config/run_config.hpp>
 
 namespace rlalgo::config::detail {
@@ -42,44 +42,20 @@ namespace rlalgo::config::detail {
   return out;
 }
 
-inline void read_muon(Reader& reader, MuonArguments& muon) {
-  reader.read("momentum", muon.momentum);
-  reader.read("nesterov", muon.nesterov);
-  reader.read("ns_steps", muon.ns_steps);
-  if (!(muon.momentum >= 0 && muon.momentum < 1))
-    reader.judge("momentum",
-                 [&] { raise_range("optim_args.momentum", *reader.section().find("momentum"), "0 to below 1"); });
-  if (muon.ns_steps < 1 || muon.ns_steps > 99)
-    reader.judge("ns_steps",
-                 [&] { raise_range("optim_args.ns_steps", *reader.section().find("ns_steps"), "1 to 99"); });
-}
-
 inline void read_adafactor(Reader& reader, AdafactorArguments& adafactor) {
   std::vector<double> eps;
   reader.record("eps[0]", adafactor.epsilon_square);
   reader.record("eps[1]", adafactor.epsilon_scale);
   if (reader.read("eps", eps))
     reader.judge("eps", [&] {
-      if (eps.size() != 2 || !(eps[0] > 0) || !(eps[1] > 0))
+      if (eps.size() != 2 || !above(0).holds(eps[0]) || !above(0).holds(eps[1]))
         raise_range("optim_args.eps", *reader.section().find("eps"), "two numbers above 0: [1e-30, 1e-3]");
       adafactor.epsilon_square = eps[0];
       adafactor.epsilon_scale = eps[1];
     });
-  const auto number = [&](const char* name, auto& out, auto good, const char* expected) {
-    if (reader.read(name, out) && !good(out))
-      reader.judge(name,
-                   [&] { raise_range(std::string("optim_args.") + name, *reader.section().find(name), expected); });
-  };
-  number(
-      "clip_threshold", adafactor.clip_threshold, [](double x) { return x > 0; }, "above 0");
-  number(
-      "decay_rate", adafactor.decay_rate, [](double x) { return x < 0; }, "below 0");
-  number(
-      "beta1", adafactor.beta1, [](const std::optional<double>& x) { return *x >= 0 && *x < 1; }, "0 to below 1");
-  reader.read("scale_parameter", adafactor.scale_parameter);
-  static constexpr RecognisedKey lacking[] = {
-      {"relative_step", "the rate is the schedule's: learning_rate and lr_scheduler"},
-      {"warmup_init", "the rate is the schedule's: warmup_steps"}};
+  read_rows(reader, adafactor_keys(adafactor));
+  static constexpr Reason lacking[] = {{"relative_step", "the rate is the schedule's: learning_rate and lr_scheduler"},
+                                       {"warmup_init", "the rate is the schedule's: warmup_steps"}};
   apply_lacking(reader, lacking);
 }
 
@@ -98,7 +74,7 @@ inline void read_optimizer_arguments(Reader& reader, RunConfig& config) {
   if (node->kind == Kind::string && !reader.judge("optim_args", [&] { section = arguments_of_text(*node); })) return;
   Reader nested(section, "optim_args.", reader.findings());
   if (rule == UpdateRule::muon)
-    read_muon(nested, config.muon);
+    read_rows(nested, muon_keys(config.muon));
   else
     read_adafactor(nested, config.adafactor);
   nested.finish();

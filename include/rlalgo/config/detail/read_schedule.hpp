@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/config/detail/read_keys.hpp>
+#include <rlalgo/config/detail/read_rows.hpp>
 #include <rlalgo/config/run_config.hpp>
 
 namespace rlalgo::config::detail {
@@ -41,23 +41,9 @@ inline void read_minimum(Reader& options, RunConfig& config) {
     config.cosine_min_lr_ratio = *rate / config.learning_rate;
 }
 
-// A word that stands for a value of `out`.
-template <class T>
-void read_word(Reader& options, const std::string& key, T& out, const std::vector<std::pair<std::string, T>>& words) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : words) names.push_back(name);
-  std::string word;
-  const bool given = options.read_choice(key, word, names);
-  options.record(key, out);
-  if (!given) return;
-  for (const auto& [name, value] : words)
-    if (name == word) out = value;
-}
-
 inline void read_polynomial(Reader& options, RunConfig& config) {
   double end = 1e-7;
   const bool given = options.read("lr_end", end);
-  options.read("power", config.schedule.power);
   if (config.learning_rate > 0 && end >= config.learning_rate)
     options.refuse(6, {.what = "the final rate of lr_scheduler: polynomial is not below learning_rate",
                        .found = given ? options.section().find("lr_end")->text : "lr_end 1e-7, the default",
@@ -67,64 +53,20 @@ inline void read_polynomial(Reader& options, RunConfig& config) {
   if (config.learning_rate > 0) config.schedule.min_ratio = end / config.learning_rate;
 }
 
-inline void read_stable_decay(Reader& options, RunConfig& config) {
-  optim::StableDecayConfig& wsd = config.schedule.stable_decay;
-  using Shape = optim::StableDecayConfig::Shape;
-  const std::vector<std::pair<std::string, Shape>> shapes = {
-      {"linear", Shape::linear}, {"cosine", Shape::cosine}, {"1-sqrt", Shape::one_minus_sqrt}};
-  options.read("num_decay_steps", wsd.decay_steps);
-  options.read("num_stable_steps", wsd.stable_steps);
-  read_word(options, "warmup_type", wsd.warmup, shapes);
-  read_word(options, "decay_type", wsd.decay, shapes);
-  options.read("min_lr_ratio", config.schedule.min_ratio);
-  options.read("num_cycles", config.schedule.cycles);
-}
-
-inline void read_one_cycle(Reader& options, RunConfig& config) {
-  optim::OneCycleConfig& one = config.schedule.one_cycle;
-  options.read("pct_start", one.rise_share);
-  read_word<bool>(options, "anneal_strategy", one.straight, {{"cos", false}, {"linear", true}});
-  options.read("cycle_momentum", one.cycle_momentum);
-  options.read("base_momentum", one.base_momentum);
-  options.read("max_momentum", one.max_momentum);
-  options.read("div_factor", one.div_factor);
-  options.read("final_div_factor", one.final_div_factor);
-  options.read("three_phase", one.three_phases);
-}
-
-inline void read_plateau(Reader& options, RunConfig& config) {
-  optim::PlateauConfig& plateau = config.schedule.plateau;
-  read_word<bool>(options, "mode", plateau.grows, {{"min", false}, {"max", true}});
-  options.read("factor", plateau.factor);
-  options.read("patience", plateau.patience);
-  options.read("threshold", plateau.threshold);
-  read_word<bool>(options, "threshold_mode", plateau.absolute, {{"rel", false}, {"abs", true}});
-  options.read("cooldown", plateau.cooldown);
-  options.read("min_lr", plateau.min_rate);
-  options.read("eps", plateau.epsilon);
-}
-
 // The options that the schedule has; false: it has none.
 inline bool read_options(Reader& options, RunConfig& config) {
   const std::string& name = config.lr_scheduler;
-  if (name == "polynomial") return read_polynomial(options, config), true;
-  if (name == "warmup_stable_decay") return read_stable_decay(options, config), true;
-  if (name == "one_cycle") return read_one_cycle(options, config), true;
-  if (name == "reduce_lr_on_plateau") return read_plateau(options, config), true;
-  if (name == "inverse_sqrt") return options.read("timescale", config.schedule.timescale), true;
-  if (!name.starts_with("cosine")) return false;
-  options.read("num_cycles", config.schedule.cycles);
+  const Keys rows = schedule_keys(config);
+  read_rows(options, rows);
+  if (name == "polynomial") read_polynomial(options, config);
   if (name.ends_with("_with_min_lr")) read_minimum(options, config);
-  if (name == "cosine_warmup_with_min_lr") options.read("warmup_lr_rate", config.schedule.first_ratio);
-  return true;
+  return !rows.empty();
 }
 
 inline void read_schedule(Reader& reader, RunConfig& config) {
-  read_name(reader, "lr_scheduler", config.lr_scheduler, schedulers());
-  reader.read("cosine_min_lr_ratio", config.cosine_min_lr_ratio);
-  reader.read("cosine_constant_lr_ratio", config.cosine_constant_lr_ratio);
-  reader.read("lr_quadratic_warmup", config.lr_quadratic_warmup);
-  if (config.lr_scheduler == "reduce_lr_on_plateau") reader.read("metric_for_best_model", config.metric_for_best_model);
+  for (const Key& row : rate_keys(config)) read_row(reader, row);
+  for (const Key& row : rate_keys(config))
+    if (row.name == "metric_for_best_model") read_row(reader, row);
   static const Node none = [] {
     Node node;
     node.kind = Kind::mapping;

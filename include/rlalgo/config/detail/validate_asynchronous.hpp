@@ -107,22 +107,9 @@ inline void validate_asynchronous(const RunConfig& c, Refusals& refusals) {
                              ": a group brings the likelihood of its ground truth, which would count twice",
                      .where = c.place("trl.replay_buffer_size"),
                      .remedy = "remove the key"});
-  const Validator checks(c, refusals);
-  checks.count("trl.replay_buffer_size", t.replay_buffer_size, 0);
-  checks.range("trl.replay_buffer_size", static_cast<double>(t.replay_buffer_size), t.replay_buffer_size <= 1'000'000,
-               "at most 1000000 groups");
-  if (t.replay_max_age) checks.count("trl.replay_max_age", *t.replay_max_age, 0);
-  checks.range("trl.reroll_start_fraction", t.reroll_start_fraction,
-               t.reroll_start_fraction >= 0 && t.reroll_start_fraction <= 1, "from 0 to 1 (1 = off)");
-  checks.count("trl.reroll_max_groups", t.reroll_max_groups, 1);
   if (!t.async_prefetch) return;
   validate_streaming(c, refusals);
-  checks.count("trl.prefetch_depth", t.prefetch_depth, 0);
-  checks.range("trl.prefetch_depth", static_cast<double>(t.prefetch_depth), t.prefetch_depth <= 1024, "at most 1024");
-  checks.count("trl.vllm_sync_interval", t.vllm_sync_interval, 1);
-  checks.count("trl.heartbeat_stale_after_s", t.heartbeat_stale_after_s, 1);
   if (!t.max_staleness) return;
-  checks.count("trl.max_staleness", *t.max_staleness, 0);
   if (!t.generates_beside() || !refusals.empty()) return;  // the bound is that of a geometry that holds
   if (const std::int64_t largest = largest_staleness(c, geometry_of(c)); *t.max_staleness < largest)
     refusals.add(

@@ -31,9 +31,6 @@ inline void validate_preference(const RunConfig& c, Refusals& refusals) {
                            : c.was_set("dpo_beta") ? "dpo_beta"
                                                    : "orpo_alpha";
   rules.range(beta, c.beta, c.beta > 0 && std::isfinite(c.beta), "more than 0");
-  rules.count("micro_batch_size", c.micro_batch_size, 1);
-  rules.count("gradient_accumulation_steps", c.gradient_accumulation_steps, 1);
-  rules.count("sequence_len", p.sequence_len, 2);
   if (!p.dpo_loss_weights.empty()) {
     if (p.dpo_loss_type.empty())
       conflict("dpo_loss_weights without dpo_loss_type", "dpo_loss_weights", "name the losses in dpo_loss_type");
@@ -43,12 +40,9 @@ inline void validate_preference(const RunConfig& c, Refusals& refusals) {
                                 std::to_string(p.dpo_loss_type.size()) + " losses",
                        .where = c.place("dpo_loss_weights"),
                        .remedy = "give one weight per loss"});
-    for (const double weight : p.dpo_loss_weights)
-      rules.range("dpo_loss_weights", weight, std::isfinite(weight), "finite numbers");
   }
   const std::vector<PairObjective> objectives = pair_objectives_of(c);
   const double epsilon = p.dpo_label_smoothing;
-  rules.range("dpo_label_smoothing", epsilon, epsilon >= 0 && epsilon < 1, "from 0 up to, not including, 1");
   bool below_half = recipe.loss == PreferenceFamilyLoss::contrastive;
   for (const PairObjective& objective : objectives) {
     if (objective.smoothing == Smoothing::positive)
@@ -67,7 +61,6 @@ inline void validate_preference(const RunConfig& c, Refusals& refusals) {
       conflict("trl.f_divergence_type does not go with " + name + ": it reads plain log-ratios",
                "trl.f_divergence_type", "use it with " + detail::listed(objectives_with_scores()));
   }
-  rules.method_ranges();
   if (needs_mismatched(c) && c.micro_batch_size * c.gradient_accumulation_steps < 2)
     refusals.add(11, {.what = "rl: " + c.rl + " needs at least two rows per optimizer step",
                       .found = "micro_batch_size 1 × gradient_accumulation_steps 1",
@@ -79,9 +72,8 @@ inline void validate_preference(const RunConfig& c, Refusals& refusals) {
     if (p.precompute_ref_log_probs)
       conflict("trl.sync_ref_model does not go with precompute_ref_log_probs", "trl.sync_ref_model",
                "remove one: a synced reference changes");
-    rules.synced_reference(c.was_set("adapter"), p.ref_model_sync_steps, p.ref_model_mixup_alpha);
+    rules.synced_reference(c.was_set("adapter"));
   }
-  if (p.precompute_ref_batch_size) rules.count("trl.precompute_ref_batch_size", *p.precompute_ref_batch_size, 1);
   if (c.dataset_exact_deduplication && p.skip_prepare_dataset)
     conflict("dataset_exact_deduplication does not go with skip_prepare_dataset", "skip_prepare_dataset",
              "remove one of them");

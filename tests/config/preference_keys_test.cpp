@@ -1,6 +1,6 @@
 #include <support/catch.hpp>
 
-#include <rlalgo/config/preference_config.hpp>
+#include <rlalgo/config/preference_keys.hpp>
 
 TEST_CASE("defaults are TRL's, and axolotl's for the data") {
   const rlalgo::config::PreferenceConfig p;

@@ -1,4 +1,4 @@
-#include <rlalgo/config/sharding_config.hpp>
+#include <rlalgo/config/sharding_keys.hpp>
 
 #include <string>
 #include <vector>

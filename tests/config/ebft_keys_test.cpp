@@ -1,6 +1,6 @@
 #include <support/catch.hpp>
 
-#include <rlalgo/config/ebft_config.hpp>
+#include <rlalgo/config/ebft_keys.hpp>
 
 TEST_CASE("defaults of feature matching are axolotl's") {
   const rlalgo::config::EbftConfig e;

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include <rlalgo/config/key.hpp>
+
 namespace rlalgo::config {
 
 struct ShardingConfig {
@@ -20,5 +22,20 @@ struct ShardingConfig {
   [[nodiscard]] bool on() const { return stage > 0; }
   [[nodiscard]] bool weights() const { return stage == 3; }
 };
+
+// clang-format off
+// Read by config/detail/read_sharding.hpp.
+[[nodiscard]] inline Keys sharding_keys() {
+  return {
+    key("fsdp_config", "weights, gradients and optimizer states sharded over the ranks ([distributed](distributed.md#sharded-weights)); "
+        "also `fsdp`, `fsdp_version`, `deepspeed`. Their precision (`bf16.enabled`, `mixed_precision_policy`) counts where `bf16` is not "
+        "said, or `auto`").by("section", nullptr).free(resume::layout),
+    key("dp_shard_size", "ranks that share one copy of the model").by("whole number", nullptr).within(count(1)).shows("all ranks")
+        .free(resume::layout),
+    key("dp_replicate_size", "copies of it").by("whole number", nullptr).within(count(1)).shows("ranks / `dp_shard_size`")
+        .free(resume::layout),
+  };
+}
+// clang-format on
 
 }  // namespace rlalgo::config

@@ -3,7 +3,7 @@
 
 #include <support/scratch.hpp>
 
-#include <rlalgo/config/nemo_gym_config.hpp>
+#include <rlalgo/config/gym_keys.hpp>
 #include <rlalgo/config/parse.hpp>
 
 using namespace rlalgo::config;
