@@ -62,7 +62,8 @@ class TensorStates {
     if (!from_.defined()) return;
     const tensor::Tensor carried =
         part(config_.carried(l), spec.window_size() + spec.state_size()).index_select(0, from_);
-    given_.windows = carried.narrow(1, 0, spec.window_size()).reshape({from_.size(0), spec.kernel - 1, spec.channels()});
+    given_.windows =
+        carried.narrow(1, 0, spec.window_size()).reshape({from_.size(0), spec.kernel - 1, spec.channels()});
     given_.states = carried.narrow(1, spec.window_size(), spec.state_size())
                         .reshape({-1, spec.value_heads, spec.key_dim, spec.value_dim});
     context.given = &given_;

@@ -364,7 +364,8 @@ inline Tensor delta_mix(const DeltaSpec& spec, double epsilon, const DeltaVector
       delta_rule(spec, t, layout, given != nullptr ? given->states.to(wide) : Tensor(), asks ? &after->states : nullptr)
           .to(type)
           .to(wide);
-  if (asks) after->windows = rows_of(inputs, layout.windows).view({layout.asked.size(0), spec.kernel - 1, spec.channels()});
+  if (asks)
+    after->windows = rows_of(inputs, layout.windows).view({layout.asked.size(0), spec.kernel - 1, spec.channels()});
   const Tensor unit = o.mul(o.square().mean(-1, true).add(epsilon).rsqrt()).to(type);
   const Tensor gate = times_sigmoid(in.z.to(wide)).view(o.sizes());
   return unit.mul(w.norm).to(wide).mul(gate).to(type).flatten(1);
