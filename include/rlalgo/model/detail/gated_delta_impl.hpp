@@ -41,6 +41,9 @@ inline Tensor with_zero_row(const Tensor& x) {
 
 inline Tensor times_sigmoid(const Tensor& x) { return x.mul(x.sigmoid()); }
 
+// log(1 + eˣ)
+inline Tensor log_one_plus_exp(const Tensor& x) { return x.clamp_min(0).add(x.abs().neg().exp().log1p()); }
+
 inline Tensor unit_length(const Tensor& x) { return x.mul(x.square().sum(-1, true).add(1e-6).rsqrt()); }
 
 struct DeltaChunk {
@@ -356,8 +359,7 @@ inline Tensor delta_mix(const DeltaSpec& spec, double epsilon, const DeltaVector
       .q = unit_length(heads(0, keys, spec.key_dim)).mul(1.0 / std::sqrt(static_cast<double>(spec.key_dim))),
       .k = unit_length(heads(keys, keys, spec.key_dim)),
       .v = heads(2 * keys, spec.values(), spec.value_dim),
-      // −softplus(x) = log σ(−x)
-      .decay = tensor::log_sigmoid(in.a.to(wide).add(w.dt_bias.to(wide)).neg()).mul(w.a_log.to(wide).exp()),
+      .decay = log_one_plus_exp(in.a.to(wide).add(w.dt_bias.to(wide))).mul(w.a_log.to(wide).exp().neg()),
       .beta = in.b.sigmoid().to(wide)};
   const bool asks = after != nullptr && layout.asked.defined();
   const Tensor o =
