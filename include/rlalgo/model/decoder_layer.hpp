@@ -40,10 +40,10 @@ struct LayerContext {
   const RopeTable* rope;  // not read where the layer rotates nothing
   DropoutDraw dropout = {};
   const RingAttention* ring = nullptr;
-  DropoutDraw row_dropout = {};    // where only `rows` are wanted
-  RouterLoad* load = nullptr;      // counts what routers do, and gives its gradient; then all rows are wanted
-  Tensor noted = {};               // [T, k] experts to pass again, or undefined
-  RouterReplay* replay = nullptr;  // counts what that changes
+  DropoutDraw row_dropout = {};        // where only `rows` are wanted
+  RouterLoad* load = nullptr;          // counts what routers do, and gives its gradient; then all rows are wanted
+  Tensor noted = {};                   // [T, k] experts to pass again, or undefined
+  RouterReplay* replay = nullptr;      // counts what that changes
   const DeltaLayout* delta = nullptr;  // of the tokens, where the layer has a gated delta rule
   const DeltaState* given = nullptr;   // what its runs begin with, and what is asked of it: an engine's pass
   DeltaState* after = nullptr;
