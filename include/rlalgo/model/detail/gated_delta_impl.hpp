@@ -41,8 +41,8 @@ inline Tensor with_zero_row(const Tensor& x) {
 
 inline Tensor times_sigmoid(const Tensor& x) { return x.mul(x.sigmoid()); }
 
-// log(1 + eˣ)
-inline Tensor log_one_plus_exp(const Tensor& x) { return x.clamp_min(0).add(x.abs().neg().exp().log1p()); }
+// log(1 + eˣ), by operators that the meta device has.
+inline Tensor log_one_plus_exp(const Tensor& x) { return x.clamp_min(0).add(x.minimum(x.neg()).exp().log1p()); }
 
 inline Tensor unit_length(const Tensor& x) { return x.mul(x.square().sum(-1, true).add(1e-6).rsqrt()); }
 
