@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/softplus_ops.h>
 #include <c10/core/GradMode.h>
 
 #include <rlalgo/core/compiled.hpp>
@@ -41,8 +42,8 @@ inline Tensor with_zero_row(const Tensor& x) {
 
 inline Tensor times_sigmoid(const Tensor& x) { return x.mul(x.sigmoid()); }
 
-// log(1 + eˣ), by operators that the meta device has.
-inline Tensor log_one_plus_exp(const Tensor& x) { return x.clamp_min(0).add(x.minimum(x.neg()).exp().log1p()); }
+// log(1 + eˣ); as transformers has it, x itself above 20.
+inline Tensor log_one_plus_exp(const Tensor& x) { return at::_ops::softplus::call(x, 1.0, 20.0); }
 
 inline Tensor unit_length(const Tensor& x) { return x.mul(x.square().sum(-1, true).add(1e-6).rsqrt()); }
 
