@@ -283,8 +283,11 @@ inline DeltaClass prepare_class(const DeltaSpec& spec, const DeltaTokens& t, con
     return each.unsqueeze(2).expand({n, spec.key_heads, share, length, spec.key_dim}).flatten(1, 2).contiguous();
   };
   const Tensor q = of_keys(t.q), k = of_keys(t.k), v = of_heads(t.v);
-  const Tensor beta = of_heads(t.beta).unsqueeze(3), sums = of_heads(t.decay).cumsum(2);  // [n, hv, L, 1], [n, hv, L]
-  const Tensor later = tensor::ones({length, length}, q.options().dtype(at::kBool)).triu(1);
+  // G as a product: the backward pass of cumsum is no operator of the meta device.
+  const Tensor all = tensor::ones({length, length}, q.options());
+  const Tensor beta = of_heads(t.beta).unsqueeze(3),
+               sums = of_heads(t.decay).matmul(all.triu());  // [n, hv, L, 1], [n, hv, L]
+  const Tensor later = all.triu(1).to(at::kBool);
   const Tensor pairs =
       sums.unsqueeze(3).sub(sums.unsqueeze(2)).masked_fill(later, -std::numeric_limits<double>::infinity()).exp();
   const Tensor along = k.transpose(2, 3), weighted = k.mul(beta);
