@@ -61,8 +61,9 @@ void check_same(const std::vector<std::vector<data::Completion>>& a,
 
 TEST_CASE("a device's engine draws the CPU's tokens, in every family") {
   for (const std::string family :
-       {"llama", "llama3_rope", "mistral", "qwen2", "qwen2_window", "qwen3", "qwen3_yarn", "smollm3", "gemma2",
-        "gemma3", "olmo2", "phi3", "glm4", "granite", "qwen3_moe", "qwen2_moe", "mixtral", "cohere2", "gpt_oss"}) {
+       {"llama",   "llama3_rope", "mistral", "qwen2",   "qwen2_window", "qwen3",     "qwen3_yarn", "smollm3",
+        "gemma2",  "gemma3",      "olmo2",   "phi3",    "glm4",         "granite",   "qwen3_moe",  "qwen2_moe",
+        "mixtral", "cohere2",     "gpt_oss", "qwen3_5", "qwen3_5_moe",  "qwen3_next"}) {
     INFO(family);
     const auto near = model::load_decoder(golden / family);
     const auto far = model::load_decoder(golden / family, {.device = support::far::device()});

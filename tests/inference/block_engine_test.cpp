@@ -49,7 +49,7 @@ inference::BlockSamples by_prompts(const model::Decoder& model, const BlockReque
 }  // namespace
 
 TEST_CASE("blocks are the completions of what stands before them, to the bit") {
-  for (const char* type : {"llama", "qwen2", "qwen3"}) {
+  for (const char* type : {"llama", "qwen2", "qwen3", "qwen3_5_text"}) {
     const auto model = decoder(type);
     const auto text = document(77);
     for (const std::int64_t stride : {1, 3, 8, 32}) {

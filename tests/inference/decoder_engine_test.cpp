@@ -6,6 +6,9 @@
 #include <vector>
 
 #include <rlalgo/inference/decoder_engine.hpp>
+#include <rlalgo/model/load.hpp>
+
+#include <support/decoders.hpp>
 
 #include "inference/reference.hpp"
 
@@ -100,6 +103,81 @@ TEST_CASE("base model and adapters in one engine, coming and going, with little 
       }
     }
   }
+}
+
+TEST_CASE(
+    "a model that carries a state: prefixes found again, pages short, few states saved, and each request as if alone") {
+  const auto model =
+      model::random_decoder(model::parse_hf_config(rlalgo::support::small_config("qwen3_5_text"), "test"), 5);
+  const model::DecoderConfig& config = model->config();
+  const std::size_t page = inference::KvCache(config, inference::CacheElement::float32).page_bytes();
+  const std::size_t state = static_cast<std::size_t>(config.carried()) * sizeof(float);
+  const auto run = [&](DecoderEngine& engine, RequestSpec spec) {
+    RequestResult result;
+    spec.on_end = [&](RequestId, RequestResult&& one) { result = std::move(one); };
+    engine.scheduler().submit(std::move(spec));
+    engine.scheduler().drain();
+    return result;
+  };
+  for (const std::size_t saved : {std::size_t{0}, state, 3 * state, 100 * state}) {
+    std::mt19937 random(11);
+    DecoderEngine engine(
+        config, {.max_slots = 4, .prefill_rows = 20, .threads = 2, .cache_bytes = 10 * page, .saved_bytes = saved});
+    const auto view = engine.view(model->weights());
+    std::map<RequestId, RequestSpec> jobs;
+    std::map<RequestId, RequestResult> ended;
+    while (jobs.size() < 30 || !engine.scheduler().idle()) {
+      if (jobs.size() < 30 && random() % 4 == 0) {
+        RequestSpec spec;
+        const auto length = static_cast<std::uint32_t>(1 + random() % 110), salt = random() % 3;
+        for (std::uint32_t i = 0; i < length; ++i)
+          spec.prompt.push_back(static_cast<TokenId>((i * 5 + (i > 40 ? salt * i : 0)) % 23));
+        spec.count = 1 + static_cast<std::int64_t>(random() % 3);
+        spec.sampling.max_new_tokens = 1 + static_cast<std::int64_t>(random() % 70);
+        spec.key = {.seed = random()};
+        RequestSpec submitted = spec;
+        submitted.weights = view;
+        submitted.on_end = [&](RequestId id, RequestResult&& result) { ended[id] = std::move(result); };
+        jobs[engine.scheduler().submit(std::move(submitted))] = std::move(spec);
+      }
+      engine.scheduler().step();
+    }
+    INFO(saved / state << " states saved at most");
+    CHECK(engine.scheduler().counts().preemptions > 0);
+    CHECK((engine.scheduler().counts().cached_tokens > 0) == (saved > 0));
+    for (auto& [id, spec] : jobs) {
+      DecoderEngine alone(config, {.max_slots = 4, .prefill_rows = 200, .threads = 1});
+      spec.weights = alone.view(model->weights());
+      const RequestResult expected = run(alone, spec);
+      for (std::size_t j = 0; j < expected.completions.size(); ++j) {
+        REQUIRE(ended[id].completions[j].completion.ids == expected.completions[j].completion.ids);
+        REQUIRE(ended[id].completions[j].completion.log_probs == expected.completions[j].completion.log_probs);
+      }
+    }
+  }
+  // What was drawn is found again with the next message of a conversation, and so is where two prompts part.
+  DecoderEngine engine(config, {.max_slots = 4, .prefill_rows = 64, .threads = 1});
+  engine.scheduler().set_weights(engine.view(model->weights()));
+  const auto prompt_of = [](std::uint32_t length, std::uint32_t parts, std::uint32_t salt) {
+    std::vector<TokenId> out;
+    for (std::uint32_t i = 0; i < length; ++i)
+      out.push_back(static_cast<TokenId>((i * 3 + (i < parts ? 0 : salt + i * i)) % 23));
+    return out;
+  };
+  RequestSpec first{.prompt = prompt_of(50, 50, 0), .sampling = {.max_new_tokens = 60}};
+  const auto drawn = run(engine, first).completions[0].completion.ids;
+  RequestSpec next{.prompt = first.prompt, .sampling = {.max_new_tokens = 2}};
+  next.prompt.insert(next.prompt.end(), drawn.begin(), drawn.end());
+  next.prompt.insert(next.prompt.end(), {1, 2, 3});
+  CHECK(run(engine, next).cached_tokens == 96);  // of 110 − 1 that were computed, by pages of 32
+  engine.scheduler().reset_prefix_cache();
+  CHECK(run(engine, {.prompt = prompt_of(130, 70, 1), .sampling = {.max_new_tokens = 1}}).cached_tokens == 0);
+  CHECK(run(engine, {.prompt = prompt_of(130, 70, 2), .sampling = {.max_new_tokens = 1}}).cached_tokens == 64);
+  // All of a prompt in one pass: its last page alone, until another prompt parts from it.
+  DecoderEngine wide(config, {.max_slots = 4, .prefill_rows = 200, .threads = 1});
+  wide.scheduler().set_weights(wide.view(model->weights()));
+  for (const auto& [salt, found] : {std::pair(1U, 0), std::pair(2U, 0), std::pair(3U, 64), std::pair(2U, 128)})
+    CHECK(run(wide, {.prompt = prompt_of(130, 70, salt), .sampling = {.max_new_tokens = 1}}).cached_tokens == found);
 }
 
 TEST_CASE("the model's end ids end requests that do not ignore them") {

@@ -44,7 +44,8 @@ std::vector<float> logits_of(inference::EngineDevice& device, const model::Decod
 
 TEST_CASE("the pass from ATen's operators gives the logits of the CPU's kernels, prompt at once or token by token") {
   core::ThreadPool pool(1);
-  for (const char* type : {"llama", "qwen2", "qwen3", "qwen3_moe", "qwen2_moe", "mixtral"}) {
+  for (const char* type :
+       {"llama", "qwen2", "qwen3", "qwen3_moe", "qwen2_moe", "mixtral", "qwen3_5_text", "qwen3_next"}) {
     INFO(type);
     const auto decoder = model::random_decoder(model::parse_hf_config(support::small_config(type), "test"), 3);
     std::vector<data::TokenId> tokens;

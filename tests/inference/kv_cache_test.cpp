@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <set>
 #include <vector>
 
@@ -120,6 +121,61 @@ TEST_CASE("with a limit, what does not fit is refused and changes nothing") {
   cache.release(a);
   CHECK(cache.available(3));
   CHECK_FALSE(cache.available(4));
+}
+
+TEST_CASE("sequences carry a state: a fork copies it, and what is saved with a page goes with it") {
+  KvCache cache(1, 1, 8, CacheElement::float32, rlalgo::inference::PageMemory::host(), 0, 12);
+  const auto write = [](std::byte* state, int value) { std::memset(state, value, 12); };
+  const auto reads = [](const std::byte* state) { return std::to_integer<int>(state[11]); };
+  KvCache::Sequence a, b, c;
+  CHECK(a.state == nullptr);
+  cache.extend(a, 32);
+  write(a.state, 1);
+  cache.fork(a, b);
+  CHECK(b.state != a.state);
+  CHECK(reads(b.state) == 1);
+  std::byte* const first = a.state;
+  cache.transfer(a, c);
+  CHECK((a.state == nullptr && c.state == first));
+  CHECK(cache.save(c.ids[0]) == nullptr);  // nothing is kept before there is room for it
+  cache.limit_saved(25);                   // two states
+  cache.extend(c, 64);
+  cache.begin_pass();
+  write(cache.save(c.ids[0]), 10);
+  write(cache.save(c.ids[1]), 11);
+  CHECK(cache.save(c.ids[2]) == nullptr);  // both belong to this pass
+  CHECK(cache.saved() == 2);
+  cache.begin_pass();
+  cache.outdate_saved(c.ids[1]);
+  CHECK_FALSE(cache.has_saved(c.ids[1]));
+  write(cache.save(c.ids[1]), 12);
+  cache.outdate_saved(c.ids[1]);  // of this pass
+  CHECK(cache.has_saved(c.ids[1]));
+  cache.release(b);
+  cache.adopt(b, c.ids[0]);  // used after the other one was
+  CHECK(reads(b.state) == 10);
+  cache.begin_pass();
+  write(cache.save(c.ids[2]), 13);
+  CHECK(cache.has_saved(c.ids[0]));
+  CHECK_FALSE(cache.has_saved(c.ids[1]));
+  cache.move_saved(c.ids[2], c.ids[1]);
+  CHECK((cache.has_saved(c.ids[1]) && !cache.has_saved(c.ids[2])));
+  cache.move_saved(c.ids[1], c.ids[0]);  // has one
+  CHECK(cache.has_saved(c.ids[1]));
+  const std::size_t states = cache.states_allocated();
+  cache.release(c);  // nobody keeps its pages
+  cache.release(b);
+  CHECK(cache.saved() == 0);
+  cache.extend(a, 1);
+  CHECK(cache.states_allocated() == states);
+  cache.trim();
+  CHECK(cache.states_allocated() == 1);
+  // A model without such layers has none.
+  KvCache plain(1, 1, 8);
+  plain.limit_saved(1000);
+  plain.extend(b, 32);
+  CHECK(b.state == nullptr);
+  CHECK(plain.save(b.ids[0]) == nullptr);
 }
 
 TEST_CASE("pages lie in the memory that they are given") {

@@ -42,6 +42,20 @@ TEST_CASE("the place of the layers tells the prefix of a model's names") {
               {"model.14", "module.lm_head.weight", "here"}) == "");
 }
 
+TEST_CASE("heads that predict several tokens are no second backbone") {
+  const auto map = model::model_tensor_names(
+      {"mtp.layers.0.input_layernorm.weight", "mtp.norm.weight", "model.language_model.layers.0.input_layernorm.weight",
+       "model.language_model.norm.weight", "model.visual.norm.weight"},
+      "here");
+  const model::NameMap expected = {
+      {"mtp.layers.0.input_layernorm.weight", "mtp.layers.0.input_layernorm.weight"},
+      {"mtp.norm.weight", "mtp.norm.weight"},
+      {"model.layers.0.input_layernorm.weight", "model.language_model.layers.0.input_layernorm.weight"},
+      {"model.norm.weight", "model.language_model.norm.weight"},
+      {"model.visual.norm.weight", "model.visual.norm.weight"}};
+  CHECK(map == expected);
+}
+
 TEST_CASE("an adapter's tensors get PEFT's names") {
   const std::string prefix = "base_model.model.model.layers.0.";
   const auto one = [](const std::string& name) { return model::adapter_tensor_names({name}, "here").begin()->first; };
@@ -51,6 +65,7 @@ TEST_CASE("an adapter's tensors get PEFT's names") {
   CHECK(one("base_model.model.lm_head.modules_to_save.default.weight") == "base_model.model.lm_head.weight");
   CHECK(one("layers.0.q_proj.lora_A.weight") == prefix + "q_proj.lora_A.weight");
   CHECK(one("model.layers.0.q_proj.lora_A.weight") == prefix + "q_proj.lora_A.weight");
+  CHECK(one("base_model.model.model.language_model.layers.0.q_proj.lora_A.weight") == prefix + "q_proj.lora_A.weight");
   CHECK(one("base_model.model.lm_head.base_layer.weight") == "base_model.model.lm_head.base_layer.weight");
   const auto both = model::adapter_tensor_names(
       {"base_model.model.lm_head.weight", "base_model.model.lm_head.modules_to_save.weight"}, "here");

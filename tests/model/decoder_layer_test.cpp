@@ -27,9 +27,16 @@ struct Setup {
   const model::Operations& operations;
   model::AttentionLayout layout;
   model::RopeTable rope;
+  model::DeltaLayout delta;
 
+  // "TYPE/attention": the layers of TYPE that attend, where its first one does not.
+  static model::DecoderConfig config_of(const std::string& type) {
+    auto json = rlalgo::support::small_config(type.substr(0, type.find('/')));
+    if (type.ends_with("/attention")) json["layer_types"] = {"full_attention", "full_attention"};
+    return model::parse_hf_config(json, "test").decoder;
+  }
   explicit Setup(const std::string& type, const model::Operations& used = model::operations_for(at::kCPU))
-      : config(model::parse_hf_config(rlalgo::support::small_config(type), "test").decoder), operations(used) {
+      : config(config_of(type)), operations(used) {
     config.layers = 1;
     weights.layers.resize(1);
     model::visit_weights(config, weights,
@@ -42,10 +49,18 @@ struct Setup {
     layout = operations.lay_out(model::plan_attention(tree), at::kCPU);
     layout.scale = config.spec(0).score_scale;
     layout.cap = config.spec(0).score_cap;
+    if (config.spec(0).delta.present()) delta = model::lay_out_delta(tree, config.spec(0).delta.kernel, at::kCPU);
     rope =
         model::rope_table(model::rope_frequencies(config.ropes[0], config.head_dim), tree.positions, config.ropes[0]);
   }
-  [[nodiscard]] model::LayerContext context() const { return {config, config.spec(0), operations, layout, &rope}; }
+  [[nodiscard]] model::LayerContext context() const {
+    return {.config = config,
+            .spec = config.spec(0),
+            .operations = operations,
+            .layout = layout,
+            .rope = &rope,
+            .delta = &delta};
+  }
 };
 
 // Every token sees what the tree shows it, by a mask of all pairs.
@@ -101,14 +116,28 @@ at::Tensor reference(const Setup& s, const at::Tensor& x) {
   };
   const auto n = norm(x, w.attention_norm);
   const std::int64_t queries = c.heads * c.head_dim, keys = c.kv_heads * c.head_dim;
-  const auto qkv =
-      spec.fused_qkv ? map(n, w.qkv_proj) : at::cat({map(n, w.q_proj), map(n, w.k_proj), map(n, w.v_proj)}, 1);
-  auto q = qkv.narrow(1, 0, queries), k = qkv.narrow(1, queries, keys);
-  if (spec.head_norm == model::HeadNorm::all) q = norm(q, w.q_norm), k = norm(k, w.k_norm);
-  q = q.reshape({-1, c.heads, c.head_dim}), k = k.reshape({-1, c.kv_heads, c.head_dim});
-  const auto v = qkv.narrow(1, queries + keys, keys).reshape({-1, c.kv_heads, c.head_dim});
-  if (spec.head_norm == model::HeadNorm::each) q = norm(q, w.q_norm), k = norm(k, w.k_norm);
-  const auto attended = attention(s, rotate(q), rotate(k), v).reshape({-1, queries});
+  // gated_delta_test.cpp has the rule itself.
+  const auto mixed = [&] {
+    return model::delta_forward(spec.delta, c.norm.epsilon, w, model::delta_inputs(spec.delta, w, n, {}), s.delta);
+  };
+  at::Tensor gate;
+  const auto query = [&] {
+    if (!spec.output_gate) return map(n, w.q_proj);
+    const auto both = map(n, w.q_proj).view({n.size(0), c.heads, 2, c.head_dim});
+    gate = both.select(2, 1).flatten(1);
+    return both.select(2, 0).flatten(1);
+  };
+  const auto attend = [&] {
+    const auto qkv = spec.fused_qkv ? map(n, w.qkv_proj) : at::cat({query(), map(n, w.k_proj), map(n, w.v_proj)}, 1);
+    auto q = qkv.narrow(1, 0, queries), k = qkv.narrow(1, queries, keys);
+    if (spec.head_norm == model::HeadNorm::all) q = norm(q, w.q_norm), k = norm(k, w.k_norm);
+    q = q.reshape({-1, c.heads, c.head_dim}), k = k.reshape({-1, c.kv_heads, c.head_dim});
+    const auto v = qkv.narrow(1, queries + keys, keys).reshape({-1, c.kv_heads, c.head_dim});
+    if (spec.head_norm == model::HeadNorm::each) q = norm(q, w.q_norm), k = norm(k, w.k_norm);
+    const auto out = attention(s, rotate(q), rotate(k), v).reshape({-1, queries});
+    return gate.defined() ? out * gate.sigmoid() : out;
+  };
+  const auto attended = spec.delta.present() ? mixed() : attend();
   const auto m = x + norm(map(attended, w.o_proj), w.attention_output_norm) * spec.residual_scale;
   const auto u = spec.parallel ? n : norm(m, w.mlp_norm);
   const auto product = [&](const at::Tensor& gate, const at::Tensor& up, const model::Linear& down) {
@@ -145,7 +174,8 @@ TEST_CASE("a layer equals its formula in every architecture, values and gradient
   const model::AtenOperations aten;
   const model::Operations* const versions[] = {&model::operations_for(at::kCPU), &aten};
   for (const char* type : {"llama", "qwen2", "qwen3", "gemma2", "gemma3_text", "olmo2", "phi3", "glm4", "granite",
-                           "qwen3_moe", "qwen2_moe", "mixtral", "cohere2", "gpt_oss"}) {
+                           "qwen3_moe", "qwen2_moe", "mixtral", "cohere2", "gpt_oss", "qwen3_5_text",
+                           "qwen3_5_text/attention", "qwen3_5_moe_text", "qwen3_next"}) {
     for (const auto& [some, version] : {std::pair{false, 0}, {true, 0}, {true, 1}}) {
       Setup s(type, *versions[version]);
       const auto x = at::randn({9, 12}, at::kDouble).requires_grad_();

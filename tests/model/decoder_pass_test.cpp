@@ -27,9 +27,10 @@ using rlalgo::support::raised_by;
 namespace {
 
 const std::vector<std::string> architectures = {
-    "llama",      "llama3_rope", "qwen2",     "qwen3",   "mistral", "smollm3", "qwen2_window",  "llama_dynamic",
-    "qwen3_yarn", "gemma3",      "gemma3_v5", "gemma2",  "olmo2",   "phi3",    "phi3_longrope", "glm4",
-    "granite",    "qwen3_moe",   "qwen2_moe", "mixtral", "cohere2", "gpt_oss"};
+    "llama",         "llama3_rope", "qwen2",       "qwen3",     "mistral",   "smollm3", "qwen2_window",
+    "llama_dynamic", "qwen3_yarn",  "gemma3",      "gemma3_v5", "gemma2",    "olmo2",   "phi3",
+    "phi3_longrope", "glm4",        "granite",     "qwen3_moe", "qwen2_moe", "mixtral", "cohere2",
+    "gpt_oss",       "qwen3_5",     "qwen3_5_moe", "qwen3_next"};
 
 std::unique_ptr<model::Decoder> golden(const std::string& name, at::ScalarType type) {
   return model::load_decoder(std::filesystem::path(rlalgo::support::test_dir) / "golden/model" / name, type);

@@ -67,12 +67,12 @@ std::vector<at::Tensor> take_gradients(model::Decoder& policy) {
 }  // namespace
 
 TEST_CASE("logits and gradients equal those of transformers for every architecture") {
-  for (const std::string name : {"llama",         "llama3_rope",  "qwen2",         "qwen3",         "mistral",
-                                 "smollm3",       "qwen2_window", "llama_dynamic", "qwen3_yarn",    "gemma3",
-                                 "gemma3_v5",     "gemma2",       "olmo2",         "phi3",          "phi3_longrope",
-                                 "glm4",          "granite",      "qwen3_moe",     "qwen3_moe_v5",  "qwen2_moe",
-                                 "mixtral",       "cohere2",      "gpt_oss",       "gpt_oss_mxfp4", "qwen3_moe_joined",
-                                 "mixtral_joined"}) {
+  for (const std::string name : {"llama",          "llama3_rope",  "qwen2",         "qwen3",         "mistral",
+                                 "smollm3",        "qwen2_window", "llama_dynamic", "qwen3_yarn",    "gemma3",
+                                 "gemma3_v5",      "gemma2",       "olmo2",         "phi3",          "phi3_longrope",
+                                 "glm4",           "granite",      "qwen3_moe",     "qwen3_moe_v5",  "qwen2_moe",
+                                 "mixtral",        "cohere2",      "gpt_oss",       "gpt_oss_mxfp4", "qwen3_moe_joined",
+                                 "mixtral_joined", "qwen3_5",      "qwen3_5_tied",  "qwen3_5_moe",   "qwen3_next"}) {
     const auto folder = std::filesystem::path(rlalgo::support::test_dir) / "golden/model" / name;
     const auto policy = model::load_decoder(folder);
     const auto expected = model::read_safetensors(folder / "expected.safetensors");
@@ -106,12 +106,12 @@ TEST_CASE("logits and gradients equal those of transformers for every architectu
 // The same product in bfloat16 has as many roundings in another order, so neither can be told from the other: both are
 // about as far from the exact logits of the rounded weights.
 TEST_CASE("bfloat16 logits are within bfloat16's rounding of those of transformers in bfloat16") {
-  for (const std::string name : {"llama",         "llama3_rope",  "qwen2",         "qwen3",         "mistral",
-                                 "smollm3",       "qwen2_window", "llama_dynamic", "qwen3_yarn",    "gemma3",
-                                 "gemma3_v5",     "gemma2",       "olmo2",         "phi3",          "phi3_longrope",
-                                 "glm4",          "granite",      "qwen3_moe",     "qwen3_moe_v5",  "qwen2_moe",
-                                 "mixtral",       "cohere2",      "gpt_oss",       "gpt_oss_mxfp4", "qwen3_moe_joined",
-                                 "mixtral_joined"}) {
+  for (const std::string name : {"llama",          "llama3_rope",  "qwen2",         "qwen3",         "mistral",
+                                 "smollm3",        "qwen2_window", "llama_dynamic", "qwen3_yarn",    "gemma3",
+                                 "gemma3_v5",      "gemma2",       "olmo2",         "phi3",          "phi3_longrope",
+                                 "glm4",           "granite",      "qwen3_moe",     "qwen3_moe_v5",  "qwen2_moe",
+                                 "mixtral",        "cohere2",      "gpt_oss",       "gpt_oss_mxfp4", "qwen3_moe_joined",
+                                 "mixtral_joined", "qwen3_5",      "qwen3_5_tied",  "qwen3_5_moe",   "qwen3_next"}) {
     const auto folder = std::filesystem::path(rlalgo::support::test_dir) / "golden/model" / name;
     const auto low = model::load_decoder(folder, at::kBFloat16), exact = model::load_decoder(folder, at::kDouble);
     {
@@ -195,7 +195,7 @@ TEST_CASE("a tree scores like its rows one by one, values and gradients") {
 }
 
 TEST_CASE("checkpointing computes the same gradients to the bit, with windows and without") {
-  for (const char* name : {"qwen2", "mistral", "smollm3"}) {
+  for (const char* name : {"qwen2", "mistral", "smollm3", "qwen3_5"}) {
     const auto folder = std::filesystem::path(rlalgo::support::test_dir) / "golden/model" / name;
     const auto plain = model::load_decoder(folder), saving = model::load_decoder(folder);
     saving->set_checkpointing(true);

@@ -4,10 +4,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <string>
 #include <vector>
 
 #include <rlalgo/model/load.hpp>
+#include <rlalgo/model/safetensors.hpp>
+#include <rlalgo/model/save.hpp>
 
 #include <support/catch.hpp>
 #include <support/decoders.hpp>
@@ -121,6 +124,101 @@ TEST_CASE("Gemma 3: what would be computed otherwise is refused") {
   images["model_type"] = "gemma3";
   images["architectures"] = {"Gemma3ForConditionalGeneration"};
   CHECK(lacks(error(images), {"model.10", "gemma3_text"}) == "");
+}
+
+TEST_CASE("Qwen3.5 and Qwen3-Next: linear attention but in every fourth layer, or as layer_types says") {
+  Json bare = {{"model_type", "qwen3_5_text"}, {"vocab_size", 9},        {"hidden_size", 8},
+               {"intermediate_size", 4},       {"num_hidden_layers", 9}, {"num_attention_heads", 4}};
+  const auto c = parse(bare);
+  CHECK((c.kv_heads == 4 && c.head_dim == 256 && c.norm.unit_offset && !c.tied_embeddings && c.padding_id == -1));
+  CHECK(c.ropes[0].width == 64);
+  CHECK(c.spec(0).delta == model::DeltaSpec{16, 32, 128, 128, 4, false});
+  CHECK_FALSE(c.spec(0).rotary());
+  CHECK((c.spec(3).output_gate && !c.spec(3).delta.present() && c.spec(3).head_norm == model::HeadNorm::each));
+  CHECK(c.attention_layers() == 2);
+  CHECK(c.attention_layers(4) == 1);
+  CHECK(c.carried() == 7 * (3 * 8192 + 32 * 128 * 128));
+  CHECK(c.carried(3) == 3 * (3 * 8192 + 32 * 128 * 128));
+  bare["full_attention_interval"] = 3;
+  CHECK(parse(bare).attention_layers() == 3);
+  bare["layer_types"] = Json::array({"full_attention"});
+  CHECK(support::lacks(error(bare), {"model.9", "layer_types"}) == "");
+  bare["layer_types"] = Json::array();
+  for (int i = 0; i < 9; ++i) bare["layer_types"].push_back(i == 8 ? "linear_attention" : "full_attention");
+  CHECK(parse(bare).attention_layers() == 8);
+  bare["layer_types"][1] = "sliding_attention";
+  CHECK(support::lacks(error(bare), {"model.11", "linear_attention"}) == "");
+  bare.erase("layer_types");
+  bare["rope_parameters"] = {{"rope_type", "default"},
+                             {"rope_theta", 7.0},
+                             {"partial_rotary_factor", 0.5},
+                             {"mrope_section", {11, 11, 10}},
+                             {"mrope_interleaved", true}};
+  CHECK((parse(bare).ropes[0].width == 128 && parse(bare).ropes[0].theta == 7.0));
+  bare["linear_num_key_heads"] = 5;
+  CHECK(support::lacks(error(bare), {"model.9", "linear_num_key_heads"}) == "");
+  bare["linear_num_key_heads"] = 4;
+  bare["hidden_act"] = "gelu_pytorch_tanh";
+  CHECK(support::lacks(error(bare), {"model.11", "hidden_act"}) == "");
+  const auto next = parse(support::small_config("qwen3_next"));
+  CHECK((next.spec(0).delta.grouped && next.spec(1).experts.count == 5 && next.spec(0).experts.normalised));
+  Json experts = bare;
+  experts["hidden_act"] = "silu";
+  experts["model_type"] = "qwen3_5_moe_text";
+  experts.erase("intermediate_size");
+  CHECK((parse(experts).spec(4).experts.count == 256 && parse(experts).spec(4).experts.shared_width == 512));
+  experts["num_experts"] = 0;
+  CHECK(support::lacks(error(experts), {"model.9", "num_experts"}) == "");
+}
+
+TEST_CASE("of a checkpoint that sees images the text model is read, whatever stands beside it") {
+  Json text = support::small_config("qwen3_5_text");
+  text.erase("model_type");
+  text["tie_word_embeddings"] = false;
+  const Json json = {{"model_type", "qwen3_5"},
+                     {"architectures", {"Qwen3_5ForConditionalGeneration"}},
+                     {"dtype", "bfloat16"},
+                     {"tie_word_embeddings", true},
+                     {"vision_config", {{"depth", 2}}},
+                     {"text_config", text}};
+  const auto hf = model::parse_hf_config(json, "config.json");
+  CHECK(hf.decoder.model_type == "qwen3_5_text");
+  CHECK(hf.decoder.tied_embeddings);
+  CHECK(hf.json.at("architectures") == Json::array({"Qwen3_5ForCausalLM"}));
+  CHECK(hf.json.at("dtype") == "bfloat16");
+  CHECK_FALSE(hf.json.contains("vision_config"));
+  Json quantized = json;
+  quantized["quantization_config"] = {{"quant_method", "fp8"}};
+  CHECK(support::lacks(error(quantized), {"model.11", "quantization_config", "fp8"}) == "");
+
+  // The same weights in the files of both; names of the one that sees images begin otherwise.
+  const auto plain = model::random_decoder(model::parse_hf_config(hf.json, "test"), 3);
+  const support::ScratchDirectory scratch;
+  model::save_decoder(*plain, scratch.path() / "text");
+  auto tensors = model::read_safetensors(scratch.path() / "text/model.safetensors");
+  std::map<std::string, at::Tensor> renamed;
+  for (const auto& [name, value] : tensors) renamed["model.language_model." + name.substr(6)] = value;
+  renamed["model.visual.blocks.0.norm1.weight"] = at::ones({3});
+  renamed["model.visual.blocks.0.norm2.weight"] = at::ones({3});
+  renamed["mtp.layers.0.input_layernorm.weight"] = at::ones({12});
+  std::filesystem::create_directories(scratch.path() / "images");
+  const auto write = [&](const std::map<std::string, at::Tensor>& all) {
+    std::vector<model::NamedTensor> list;
+    for (const auto& [name, value] : all) list.push_back({name, value});
+    model::write_safetensors(scratch.path() / "images/model.safetensors", list);
+  };
+  write(renamed);
+  std::ofstream(scratch.path() / "images/config.json") << json.dump();
+  const auto read = model::load_decoder(scratch.path() / "images");
+  for (const auto& [name, value] : read->named_tensors()) CHECK(value.equal(tensors.at(name)));
+  const auto unread = model::unread_tensors(scratch.path() / "images", read->config());
+  CHECK(unread == std::map<std::string, std::int64_t>{{"model.visual.", 2}, {"mtp.", 1}});
+  CHECK(model::unread_tensors(scratch.path() / "text", read->config()).empty());
+  // Nobody else's tensors are passed over.
+  renamed["model.audio.weight"] = at::ones({3});
+  write(renamed);
+  CHECK(support::lacks(support::raised_by([&] { static_cast<void>(model::load_decoder(scratch.path() / "images")); }),
+                       {"model.20", "model.audio.weight"}) == "");
 }
 
 TEST_CASE("Gemma 2: every other layer slides, scores and logits have caps unless they are null") {

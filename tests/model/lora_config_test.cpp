@@ -79,6 +79,13 @@ TEST_CASE("a module to save is every module whose path ends with the entry, with
   CHECK(refused({"q_proj", "head"}) == "nothing");
   CHECK(lacks(refused({"layers"}), {"model.36", "layers"}) == "");
   CHECK(lacks(refused({"self_attn"}), {"model.36", "self_attn", "o_proj"}) == "");
+  CHECK(lacks(raised_by([] {
+                (void)model::lora_targets({.target_modules = {"q_proj"}, .modules_to_save = {"linear_attn"}},
+                                          {"model.layers.0.linear_attn.out_proj", "model.layers.1.self_attn.q_proj"},
+                                          {"model.layers.0.linear_attn", "model.layers.0.linear_attn.out_proj"},
+                                          model::TargetCheck::every);
+              }),
+              {"model.36", "linear_attn", "out_proj"}) == "");
   CHECK(lacks(refused({"proj"}), {"model.36", "proj", "model.layers.0.mlp.up_proj"}) == "");
   CHECK(lacks(refused({"lp"}), {"model.36", "lp", "model.layers.0.mlp.up_proj"}) == "");
   CHECK(lacks(refused({"head", "layers.0", "0.self_attn.q_proj"}), {"model.36", "layers.0 and", "q_proj"}) == "");

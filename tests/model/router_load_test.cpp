@@ -66,7 +66,7 @@ TEST_CASE("balance and its gradient by hand") {
 }
 
 TEST_CASE("the load-balancing loss and its gradient are those of transformers") {
-  for (const std::string name : {"qwen3_moe", "qwen3_moe_v5", "qwen2_moe", "mixtral"}) {
+  for (const std::string name : {"qwen3_moe", "qwen3_moe_v5", "qwen2_moe", "mixtral", "qwen3_5_moe", "qwen3_next"}) {
     for (const bool checkpointed : {false, true}) {
       INFO(name);
       const auto folder = std::filesystem::path(rlalgo::support::test_dir) / "golden/model" / name;

@@ -56,6 +56,19 @@ inline model::Json small_config(const std::string& model_type) {
     for (const auto& [key, value] : {std::pair("num_attention_heads", 2), std::pair("num_key_value_heads", 1)})
       json[key] = value;
   if (model_type == "cohere2") json["logit_scale"] = 0.7, json["pad_token_id"] = nullptr;
+  if (model_type.starts_with("qwen3_5") || model_type == "qwen3_next") {
+    for (const auto& [key, value] : {std::pair("linear_num_key_heads", 2), std::pair("linear_num_value_heads", 4),
+                                     std::pair("linear_key_head_dim", 5), std::pair("linear_value_head_dim", 3),
+                                     std::pair("linear_conv_kernel_dim", 3)})
+      json[key] = value;
+    json["layer_types"] = {"linear_attention", "full_attention"};
+    json["partial_rotary_factor"] = 0.7;
+  }
+  if (model_type == "qwen3_5_moe_text" || model_type == "qwen3_next")
+    for (const auto& [key, value] :
+         {std::pair("num_experts", 5), std::pair("num_experts_per_tok", 2), std::pair("moe_intermediate_size", 6),
+          std::pair("shared_expert_intermediate_size", 7)})
+      json[key] = value;
   return json;
 }
 

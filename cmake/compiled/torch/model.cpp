@@ -7,6 +7,7 @@
 #include <rlalgo/model/detail/cpu_operations_impl.hpp>
 #include <rlalgo/model/detail/decoder_impl.hpp>
 #include <rlalgo/model/detail/decoder_pass_impl.hpp>
+#include <rlalgo/model/detail/gated_delta_impl.hpp>
 #include <rlalgo/model/detail/lora_impl.hpp>
 #include <rlalgo/model/detail/ring_attention_impl.hpp>
 #include <rlalgo/model/detail/sequence_classifier_impl.hpp>

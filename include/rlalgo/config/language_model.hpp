@@ -311,6 +311,10 @@ inline void align_generation_config(const text::Tokenizer& tokenizer, const mode
     changes.roles.erase("pad_token");
     tokenizer = text::Tokenizer::from_directory(places.tokenizer, changes);
   }
+  for (const auto& [part, count] : model::unread_tensors(places.base, base.decoder))
+    notes.push_back("base_model: warning: " + std::to_string(count) + " tensors " + part + "… of " +
+                    places.base.string() + " are not read and not saved: what is trained is the text model, as " +
+                    base.decoder.model_type);
   detail::check_new_tokens(config, tokenizer, base.decoder.vocab_size);
   const text::SpecialTokens special_tokens = tokenizer.special_tokens();
   LanguageModel out{.directory = places.tokenizer,

@@ -9,7 +9,7 @@
 // document anew for every token takes 46,992 of each: S = 1024, stride 8, n = 4, G = 8).
 //
 // No token ends a block: it has G tokens. Blocks are decoded max_slots at a time, each with a copy of one page of the
-// document's cache. Draws are those of LocalEngine for the prompt document[0, e_k): a logit depends on weights and tokens
+// document's cache; of a model that carries a state from token to token, the states before so many blocks are kept at a time. Draws are those of LocalEngine for the prompt document[0, e_k): a logit depends on weights and tokens
 // alone, a draw on (key, index, position), so neither order nor neighbours change a token.
 //
 // Errors: [rlalgo.inference.1] a block ends beyond max_position_embeddings; [.3] an id outside the vocabulary; [.4] a
@@ -65,13 +65,16 @@ class BlockEngine {
 
   void run(const Forward::Weights& weights, const std::vector<Row>& rows);
 
-  // The document's keys and values up to the last block, and the first token of every sample.
+  // The document's keys and values up to the last of the blocks [first, end), and the first token of all their samples. Where the
+  // model carries a state, `anchors` get it, as it is before each block.
   void prefill(const Forward::Weights& weights, const BlockRequest& request, const SamplingConfig& sampling,
-               DrawKey key, KvCache::Sequence& document, BlockSamples& out);
+               DrawKey key, std::size_t first, std::size_t end, KvCache::Sequence& document,
+               std::span<KvCache::Sequence> anchors, BlockSamples& out);
 
   // The other tokens of these samples.
   void decode(const Forward::Weights& weights, const BlockRequest& request, const SamplingConfig& sampling, DrawKey key,
-              const KvCache::Sequence& document, std::span<const Place> places, BlockSamples& out);
+              const KvCache::Sequence& document, std::span<const KvCache::Sequence> anchors,
+              std::span<const Place> places, BlockSamples& out);
 
   // Draws the next token of each place from the row of the last pass at the same place of `rows`.
   void draw(const Forward::Weights& weights, const BlockRequest& request, const SamplingConfig& sampling, DrawKey key,

@@ -28,7 +28,8 @@ struct EngineConfig {
   std::int64_t prefill_ahead = SchedulerConfig{}.prefill_ahead;
   int threads = 0;  // at most so many, as the size of the work asks for; 0 = those of LibTorch that have a processor
   std::size_t cache_bytes = 0;  // keys and values of running requests and kept prefixes; 0 = SchedulerConfig's
-  bool keep_prefixes = false;   // reuse what an earlier call computed, until the owner says weights_changed()
+  std::size_t saved_bytes = SchedulerConfig{}.saved_bytes;  // of states behind pages, where the model carries any
+  bool keep_prefixes = false;  // reuse what an earlier call computed, until the owner says weights_changed()
   // Of keys and values; nothing = as the weights that an engine is made with ask for (cache_element.hpp), else float32.
   std::optional<CacheElement> cache_element = {};
   Quantization quantization = Quantization::none;  // of the weights that are generated with (quantization.hpp)

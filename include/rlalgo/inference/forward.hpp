@@ -2,7 +2,7 @@
 //
 // A row is one token at one position of one sequence. All rows of a pass write their keys and values first, then each
 // attends to the positions up to its own, so consecutive positions of one sequence may stand in one pass, one row after
-// the other. What a row writes is read in that pass by rows of its own sequence alone. Decoding and prompts differ in
+// the other. Where sequences carry a state, a position is computed once, after the one before it; position 0 begins a new state. What a row writes is read in that pass by rows of its own sequence alone. Decoding and prompts differ in
 // nothing but the number of rows.
 //
 // What a scheduler relies on: the numbers of a row depend on the weights and on the tokens up to its position, on
@@ -24,6 +24,10 @@ struct Row {
   data::TokenId token;
   std::int64_t position;
   std::byte* const* pages;  // of its sequence, long enough for `position`
+  // What its sequence carries from token to token, where the model has layers that do (KvCache::Sequence); and where that is to be
+  // copied once it has this row, or null.
+  std::byte* state = nullptr;
+  std::byte* saved = nullptr;
 };
 
 class Forward {

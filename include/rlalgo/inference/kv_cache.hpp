@@ -8,15 +8,21 @@
 // stays in the CPU's cache while they are decoded one after the other. A page is freed with its last user, or kept by
 // the Keeper (the prefix cache) until somebody needs it, and is used again: a steady load allocates nothing.
 //
+// A model whose layers carry a state from token to token has `carried_bytes` of it for each sequence, beside the pages: fork() copies it,
+// and what it is behind a full page can be saved with the page, so that the prefix cache may begin there (save(), adopt()). States
+// saved take `saved_bytes` at most: of pages that are known, those of the least recently used go. A page takes its state along.
+//
 // With a limit, extend() and fork() return false, and change nothing, when the pages that are left do not suffice.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/page_memory.hpp>
+#include <rlalgo/model/decoder_config.hpp>
 
 namespace rlalgo::inference {
 
@@ -28,9 +34,10 @@ class KvCache {
 
   struct Sequence {
     std::vector<std::byte*> pages;
-    std::vector<PageId> ids;   // of `pages`
-    std::int64_t length = 0;   // positions filled
-    std::int64_t indexed = 0;  // its first pages that the prefix cache knows
+    std::vector<PageId> ids;     // of `pages`
+    std::int64_t length = 0;     // positions filled
+    std::int64_t indexed = 0;    // its first pages that the prefix cache knows
+    std::byte* state = nullptr;  // behind its last position, where the model carries one and it has a position
   };
 
   // Who may keep pages that no sequence uses.
@@ -42,9 +49,15 @@ class KvCache {
     [[nodiscard]] virtual std::size_t kept() const = 0;
   };
 
+  // `layers`: that keep keys and values.
   KvCache(std::int64_t layers, std::int64_t kv_heads, std::int64_t head_dim,
           CacheElement element = CacheElement::float32, PageMemory& memory = PageMemory::host(),
-          std::int64_t note_bytes = 0);
+          std::int64_t note_bytes = 0, std::size_t carried_bytes = 0, PageMemory& state_memory = PageMemory::host());
+  // Of a decoder.
+  KvCache(const model::DecoderConfig& decoder, CacheElement element, PageMemory& memory = PageMemory::host(),
+          PageMemory& state_memory = PageMemory::host(), std::int64_t note_bytes = 0)
+      : KvCache(std::max<std::int64_t>(1, decoder.attention_layers()), decoder.kv_heads, decoder.head_dim, element,
+                memory, note_bytes, static_cast<std::size_t>(decoder.carried()) * sizeof(float), state_memory) {}
   KvCache(const KvCache&) = delete;
   KvCache& operator=(const KvCache&) = delete;
   ~KvCache();
@@ -67,6 +80,8 @@ class KvCache {
   [[nodiscard]] std::size_t pages_allocated() const noexcept { return pages_.size(); }
   [[nodiscard]] std::size_t page_bytes() const noexcept { return static_cast<std::size_t>(page_size_); }
   [[nodiscard]] static std::size_t pages_for(std::int64_t positions) noexcept;
+  [[nodiscard]] std::size_t carried_bytes() const noexcept { return carried_bytes_; }
+  [[nodiscard]] std::size_t states_allocated() const noexcept { return states_.size(); }
   // Whether `count` pages could be had now.
   [[nodiscard]] bool available(std::size_t count) const noexcept;
 
@@ -82,24 +97,59 @@ class KvCache {
   void transfer(Sequence& parent, Sequence& child);
 
   void release(Sequence& sequence);
-  // Gives back the memory of pages that nobody uses or keeps.
+  // Gives back the memory of pages and states that nobody uses or keeps.
   void trim() noexcept;
+
+  // States behind full pages. At most so many bytes of them.
+  void limit_saved(std::size_t bytes) noexcept { most_saved_ = carried_bytes_ == 0 ? 0 : bytes / carried_bytes_; }
+  // A pass is about to be put together. What it saves is not there before it has run.
+  void begin_pass() noexcept { pass_began_ = uses_; }
+  // Where a pass is to copy the state that a sequence has behind this page; null where none is kept.
+  [[nodiscard]] std::byte* save(PageId page);
+  [[nodiscard]] bool has_saved(PageId page) const noexcept {
+    return page < saved_.size() && saved_[page].state != nullptr;
+  }
+  [[nodiscard]] std::size_t saved() const noexcept { return saved_count_; }
+  // The sequence, which has no state, goes on from the state behind a page.
+  void adopt(Sequence& sequence, PageId page);
+  // What is saved with one page goes to another one with the same tokens that has none.
+  void move_saved(PageId from, PageId to);
+  void drop_saved(PageId page);
+  // The same, unless this pass saves it.
+  void outdate_saved(PageId page) {
+    if (has_saved(page) && saved_[page].used <= pass_began_) drop_saved(page);
+  }
+  // A place for the state of a sequence that has none.
+  void claim_state(Sequence& sequence) {
+    if (sequence.state == nullptr) sequence.state = take_state();
+  }
 
   // For the keeper. append(): a page that is filled becomes the next one of a sequence whose pages are full; its use is
   // counted by join().
   void append(Sequence& sequence, PageId page);
   void join(PageId page) noexcept { ++users_[page]; }
   void leave(PageId page);
-  void free(PageId page) { free_.push_back(page); }
+  void free(PageId page) {
+    drop_saved(page);
+    free_.push_back(page);
+  }
   [[nodiscard]] std::byte* data(PageId page) const noexcept { return pages_[page]; }
   [[nodiscard]] std::uint32_t users(PageId page) const noexcept { return users_[page]; }
 
  private:
   [[nodiscard]] std::size_t kept() const noexcept { return keeper_ == nullptr ? 0 : keeper_->kept(); }
 
+  // The state behind a page.
+  struct Saved {
+    std::byte* state = nullptr;
+    std::uint64_t used = 0;  // when, of saved and adopted ones
+  };
+
   PageId take();
 
   void grow();
+
+  [[nodiscard]] std::byte* take_state();
 
   PageMemory& memory_;
   CacheElement element_;
@@ -111,6 +161,12 @@ class KvCache {
   std::vector<std::byte*> pages_;     // by id
   std::vector<std::uint32_t> users_;  // by id
   std::vector<PageId> free_;
+  std::size_t carried_bytes_;
+  PageMemory& state_memory_;
+  std::vector<std::byte*> states_, free_states_;  // all of them, and those of nobody
+  std::vector<Saved> saved_;                      // by page id
+  std::size_t saved_count_ = 0, most_saved_ = 0;
+  std::uint64_t uses_ = 0, pass_began_ = 0;
 };
 
 }  // namespace rlalgo::inference

@@ -8,6 +8,8 @@
 // that holds a page holds its ancestors, so an unused page has only unused descendants. drop(tree) forgets what was
 // computed with weights that are no more; a sequence that still runs on them must not be inserted afterwards.
 //
+// Where sequences carry a state, a prefix serves up to the last of its pages behind which that was saved (KvCache::save).
+//
 // Memory: 176 bytes a page; nothing is allocated unless the KV cache has grown.
 #pragma once
 
@@ -53,6 +55,9 @@ class PrefixCache final : public KvCache::Keeper {
 
   // The positions that match() would give, which are not taken.
   std::int64_t known_length(std::uint64_t tree, const TokenView& tokens, std::int64_t limit);
+
+  // The positions of known pages, whether their states are saved or not.
+  std::int64_t known_pages(std::uint64_t tree, const TokenView& tokens, std::int64_t limit);
 
   // Makes the full pages of `sequence`, which holds `tokens`, known. A page that is known already takes the place of
   // the sequence's own, which is freed.

@@ -149,6 +149,9 @@ class Scheduler {
   // known yet.
   void add_rows(std::size_t k, std::int64_t count);
 
+  // The state behind the last collected row of a completion goes with its page.
+  void save_behind(detail::Slot& slot, std::int64_t position);
+
   // What the logits say.
 
   void take(detail::Draw& draw);

@@ -2,9 +2,9 @@
 //
 //   wrappers   module.x, _orig_mod.x, _fsdp_wrapped_module.x, _checkpoint_wrapped_module.x    → x; all but module. at any place
 //   models     P layers.0.input_layernorm.weight tells what stands before the layers: P → model. (nothing where a backbone was
-//              saved alone), and where P ends in model., what stands before that goes from every name
+//              saved alone), and where P ends in model., what stands before that goes from every name; mtp.layers.0 are no layers
 //   adapters   base_model.model.PATH.lora_A.NAME.weight → without the adapter's NAME; a path without base_model.model. or
-//              without model. gets them; PATH.modules_to_save.weight → PATH.weight where there is no such tensor
+//              without model. gets them; model.language_model., the text of a model that sees images, is model.; PATH.modules_to_save.weight → PATH.weight where there is no such tensor
 //
 // Nothing is renamed that cannot be told: names that do not fit stay as they are, and the loader names them.
 //

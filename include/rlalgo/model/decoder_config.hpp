@@ -52,7 +52,9 @@ struct DecoderConfig {
   std::int64_t padding_id = -1;  // what this token feeds in trains no row of the input embedding; −1 = none
   double router_aux_loss_coef =
       0.0;  // of models with experts: how much a method's loss asks for balance (router_load.hpp)
-  bool output_router_logits = false;     // …, and whether those that do not ask by themselves are to ask, too
+  bool output_router_logits = false;  // …, and whether those that do not ask by themselves are to ask, too
+  // How names of tensors begin that files of the family may have besides, and that are not part of the model.
+  std::vector<std::string> unread = {};
   std::vector<RopeConfig> ropes = {{}};  // the rotations that layers name
   std::vector<LayerSpec> specs = {{}};   // of each layer, or one for all
 
@@ -70,6 +72,21 @@ struct DecoderConfig {
     return (shorter ? "original_max_position_embeddings = " : "max_position_embeddings = ") +
            std::to_string(context_length());
   }
+  // Layers that keep keys and values, of the first `end` layers: the others carry a state on (DeltaSpec).
+  [[nodiscard]] std::int64_t attention_layers(std::int64_t end) const {
+    std::int64_t count = 0;
+    for (std::int64_t i = 0; i < end; ++i) count += spec(i).delta.present() ? 0 : 1;
+    return count;
+  }
+  [[nodiscard]] std::int64_t attention_layers() const { return attention_layers(layers); }
+  // Numbers that a sequence carries on from token to token in the first `end` layers, in float32; 0 = it has keys and values alone.
+  [[nodiscard]] std::int64_t carried(std::int64_t end) const {
+    std::int64_t count = 0;
+    for (std::int64_t i = 0; i < end; ++i)
+      if (spec(i).delta.present()) count += spec(i).delta.window_size() + spec(i).delta.state_size();
+    return count;
+  }
+  [[nodiscard]] std::int64_t carried() const { return carried(layers); }
   [[nodiscard]] const LayerSpec& spec(std::int64_t layer) const {
     return specs[specs.size() == 1 ? 0 : static_cast<std::size_t>(layer)];
   }

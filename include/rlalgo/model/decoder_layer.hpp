@@ -16,6 +16,7 @@
 
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/experts.hpp>
+#include <rlalgo/model/gated_delta.hpp>
 #include <rlalgo/model/linear.hpp>
 #include <rlalgo/model/operations.hpp>
 #include <rlalgo/model/ring_attention.hpp>
@@ -39,10 +40,13 @@ struct LayerContext {
   const RopeTable* rope;  // not read where the layer rotates nothing
   DropoutDraw dropout = {};
   const RingAttention* ring = nullptr;
-  DropoutDraw row_dropout = {};    // where only `rows` are wanted
-  RouterLoad* load = nullptr;      // counts what routers do, and gives its gradient; then all rows are wanted
-  Tensor noted = {};               // [T, k] experts to pass again, or undefined
-  RouterReplay* replay = nullptr;  // counts what that changes
+  DropoutDraw row_dropout = {};        // where only `rows` are wanted
+  RouterLoad* load = nullptr;          // counts what routers do, and gives its gradient; then all rows are wanted
+  Tensor noted = {};                   // [T, k] experts to pass again, or undefined
+  RouterReplay* replay = nullptr;      // counts what that changes
+  const DeltaLayout* delta = nullptr;  // of the tokens, where the layer has a gated delta rule
+  const DeltaState* given = nullptr;   // what its runs begin with, and what is asked of it: an engine's pass
+  DeltaState* after = nullptr;
 
   // `sinks` may be undefined: there are none.
   [[nodiscard]] AttentionOutput attend(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& sinks) const {
@@ -82,6 +86,8 @@ struct LayerTape {
   Tensor raw_q, raw_k;    // before the norm per head
   Tensor input_scale, q_scale, k_scale, middle_scale;
   AttentionOutput attention;
+  Tensor output_gate;       // [T, n·D], where the layer has one
+  DeltaInputs delta;        // instead of q, k, v and attention, where the layer has a gated delta rule
   Tensor rows;              // [S] int64, or undefined: all
   Tensor attended, middle;  // [S, n·D], [S, H]
   Tensor gate, up;          // [S, I], [S, I]
@@ -93,7 +99,8 @@ struct LayerTape {
 namespace detail {
 
 struct Projections {
-  Tensor q, k, v;  // [T, n·D], [T, kv·D] ×2
+  Tensor q, k, v;    // [T, n·D], [T, kv·D] ×2
+  Tensor gate = {};  // [T, n·D], where the layer has an output gate
 };
 
 // Columns [first, first + count) of y, in memory of their own.
@@ -103,7 +110,16 @@ struct Projections {
 
 [[nodiscard]] inline Projections project(const LayerContext& context, const LayerWeights& w, const Tensor& x) {
   const DropoutDraw& drop = context.dropout;
-  if (!context.spec.fused_qkv) return {linear(x, w.q_proj, drop), linear(x, w.k_proj, drop), linear(x, w.v_proj, drop)};
+  if (!context.spec.fused_qkv) {
+    Projections out{linear(x, w.q_proj, drop), linear(x, w.k_proj, drop), linear(x, w.v_proj, drop)};
+    if (context.spec.output_gate) {
+      const std::int64_t d = context.config.head_dim;
+      const Tensor heads = out.q.view({x.size(0), context.config.heads, 2 * d});
+      out.gate = heads.narrow(2, d, d).reshape({x.size(0), -1});
+      out.q = heads.narrow(2, 0, d).reshape({x.size(0), -1});
+    }
+    return out;
+  }
   const std::int64_t queries = context.config.heads * context.config.head_dim,
                      keys = context.config.kv_heads * context.config.head_dim;
   const Tensor y = linear(x, w.qkv_proj, drop);
@@ -119,7 +135,14 @@ template <class Input>
     return linear_backward(w.qkv_proj, tensor::concatenate({grad.q, grad.k, grad.v}, 1),
                            wants_input(w.qkv_proj) ? x() : Tensor(), {}, drop);
   const Tensor input = wants_input(w.q_proj) || wants_input(w.k_proj) || wants_input(w.v_proj) ? x() : Tensor();
-  Tensor out = linear_backward(w.q_proj, grad.q, input, {}, drop);
+  Tensor grad_q = grad.q;
+  if (context.spec.output_gate) {
+    const auto heads = [&](const Tensor& of) {
+      return of.view({of.size(0), context.config.heads, context.config.head_dim});
+    };
+    grad_q = tensor::concatenate({heads(grad.q), heads(grad.gate)}, 2).flatten(1);
+  }
+  Tensor out = linear_backward(w.q_proj, grad_q, input, {}, drop);
   out = linear_backward(w.k_proj, grad.k, input, out, drop);
   return linear_backward(w.v_proj, grad.v, input, out, drop);
 }
@@ -169,16 +192,13 @@ template <class Input>
   return add_value(context, residual, linear(x, map, drop), norm, branch, scale);
 }
 
-}  // namespace detail
-
-// `tape` may be null: nothing is kept then. `rows` undefined: all rows.
-[[nodiscard]] inline Tensor layer_forward(const LayerContext& context, const LayerWeights& w, const Tensor& x,
-                                          const Tensor& rows, LayerTape* tape) {
+// What o_proj is given, [T, …], of normalised x.
+[[nodiscard]] inline Tensor attend_forward(const LayerContext& context, const LayerWeights& w, const Tensor& x,
+                                           LayerTape* tape) {
   const DecoderConfig& c = context.config;
   const Operations& ops = context.operations;
   const std::int64_t tokens = x.size(0);
-  const RmsNormOutput normed = context.norm(x, w.attention_norm);
-  const detail::Projections projected = detail::project(context, w, normed.value);
+  const Projections projected = project(context, w, x);
   Tensor q = projected.q.view({tokens, c.heads, c.head_dim});
   Tensor k = projected.k.view({tokens, c.kv_heads, c.head_dim});
   const Tensor v = projected.v.view({tokens, c.kv_heads, c.head_dim});
@@ -198,7 +218,76 @@ template <class Input>
     ops.rotate(k, *context.rope, Rotation::forward);
   }
   const AttentionOutput attention = context.attend(q, k, v, w.sinks);
-  Tensor attended = attention.value.view({tokens, c.heads * c.head_dim}), residual = x;
+  if (tape != nullptr) {
+    tape->q = q;
+    tape->k = k;
+    tape->v = v;
+    tape->attention = attention;
+    tape->output_gate = projected.gate;
+  }
+  const Tensor value = attention.value.view({tokens, c.heads * c.head_dim});
+  return projected.gate.defined() ? value.mul(projected.gate.sigmoid()) : value;
+}
+
+// ∂ of normalised x, which `x()` gives, of ∂ [T, …] of what o_proj was given.
+template <class Input>
+[[nodiscard]] Tensor attend_backward(const LayerContext& context, const LayerWeights& w, LayerTape& tape, Tensor grad,
+                                     const Input& x) {
+  const DecoderConfig& c = context.config;
+  const Operations& ops = context.operations;
+  const std::int64_t tokens = tape.q.size(0), queries = c.heads * c.head_dim;
+  Tensor grad_gate;
+  if (tape.output_gate.defined()) {
+    const Tensor share = tape.output_gate.sigmoid();
+    grad_gate = grad.mul(tape.attention.value.view({tokens, queries})).mul_(share).mul_(share.neg().add_(1.0));
+    grad = grad.mul(share);
+  }
+  AttentionGradient g = context.attend_backward(grad.view({tokens, c.heads, c.head_dim}), tape.q, tape.k, tape.v,
+                                                tape.attention, w.sinks);
+  tape.attention = AttentionOutput();
+  if (context.spec.rotary()) {
+    ops.rotate(g.q, *context.rope, Rotation::backward);
+    ops.rotate(g.k, *context.rope, Rotation::backward);
+  }
+  if (context.spec.head_norm != HeadNorm::none) {
+    g.q = context.norm_backward(g.q, tape.raw_q, w.q_norm, tape.q_scale);
+    g.k = context.norm_backward(g.k, tape.raw_k, w.k_norm, tape.k_scale);
+  }
+  const Projections grads{g.q.view({tokens, queries}), g.k.view({tokens, c.kv_heads * c.head_dim}),
+                          g.v.view({tokens, c.kv_heads * c.head_dim}), grad_gate};
+  return project_backward(context, w, grads, x);
+}
+
+// The same of a gated delta rule.
+[[nodiscard]] inline Tensor mix_forward(const LayerContext& context, const LayerWeights& w, const Tensor& x,
+                                        LayerTape* tape) {
+  const DeltaSpec& spec = context.spec.delta;
+  DeltaInputs inputs = delta_inputs(spec, w, x, context.dropout);
+  Tensor out =
+      delta_forward(spec, context.config.norm.epsilon, w, inputs, *context.delta, context.given, context.after);
+  if (tape != nullptr) tape->delta = std::move(inputs);
+  return out;
+}
+
+template <class Input>
+[[nodiscard]] Tensor mix_backward(const LayerContext& context, const LayerWeights& w, LayerTape& tape,
+                                  const Tensor& grad, const Input& x) {
+  const DeltaSpec& spec = context.spec.delta;
+  const DeltaInputs grads =
+      delta_backward(spec, context.config.norm.epsilon, w, std::exchange(tape.delta, {}), *context.delta, grad);
+  return delta_inputs_backward(spec, w, grads, x, context.dropout);
+}
+
+}  // namespace detail
+
+// `tape` may be null: nothing is kept then. `rows` undefined: all rows.
+[[nodiscard]] inline Tensor layer_forward(const LayerContext& context, const LayerWeights& w, const Tensor& x,
+                                          const Tensor& rows, LayerTape* tape) {
+  const Operations& ops = context.operations;
+  const RmsNormOutput normed = context.norm(x, w.attention_norm);
+  Tensor attended = context.spec.delta.present() ? detail::mix_forward(context, w, normed.value, tape)
+                                                 : detail::attend_forward(context, w, normed.value, tape);
+  Tensor residual = x;
   if (rows.defined()) {
     attended = ops.rows(attended, rows);
     residual = ops.rows(x, rows);
@@ -214,10 +303,6 @@ template <class Input>
   if (tape != nullptr) {
     tape->input = x;
     tape->input_scale = normed.scale;
-    tape->q = q;
-    tape->k = k;
-    tape->v = v;
-    tape->attention = attention;
     tape->rows = rows;
     tape->attended = attended;
     if (!parallel) tape->middle = middle;
@@ -292,26 +377,15 @@ template <class Input>
   Tensor grad_attended = linear_backward(
       w.o_proj,
       context.branch_backward(grad, tape.attention_branch, w.attention_output_norm, tape.attention_branch_scale),
-      tape.attended, {}, row_drop);  // [S, n·D]
+      tape.attended, {}, row_drop);  // [S, n·D], or of a gated delta rule
   tape.attended = tape.attention_branch = Tensor();
   if (tape.rows.defined()) {
-    grad_attended = grad_attended.new_zeros({tokens, c.heads * c.head_dim}).index_copy_(0, tape.rows, grad_attended);
+    grad_attended = grad_attended.new_zeros({tokens, grad_attended.size(1)}).index_copy_(0, tape.rows, grad_attended);
     grad = grad.new_zeros({tokens, c.hidden_size}).index_copy_(0, tape.rows, grad);
   }
-  AttentionGradient g = context.attend_backward(grad_attended.view({tokens, c.heads, c.head_dim}), tape.q, tape.k,
-                                                tape.v, tape.attention, w.sinks);
-  tape.attention = AttentionOutput();
-  if (context.spec.rotary()) {
-    ops.rotate(g.q, *context.rope, Rotation::backward);
-    ops.rotate(g.k, *context.rope, Rotation::backward);
-  }
-  if (context.spec.head_norm != HeadNorm::none) {
-    g.q = context.norm_backward(g.q, tape.raw_q, w.q_norm, tape.q_scale);
-    g.k = context.norm_backward(g.k, tape.raw_k, w.k_norm, tape.k_scale);
-  }
-  const detail::Projections grads{g.q.view({tokens, c.heads * c.head_dim}), g.k.view({tokens, c.kv_heads * c.head_dim}),
-                                  g.v.view({tokens, c.kv_heads * c.head_dim})};
-  Tensor grad_normed = detail::project_backward(context, w, grads, read_by_attention);
+  Tensor grad_normed = context.spec.delta.present()
+                           ? detail::mix_backward(context, w, tape, grad_attended, read_by_attention)
+                           : detail::attend_backward(context, w, tape, std::move(grad_attended), read_by_attention);
   if (grad_read.defined()) grad_normed.add_(grad_read);
   return context.norm_backward(grad_normed, tape.input, w.attention_norm, tape.input_scale, std::move(grad));
 }

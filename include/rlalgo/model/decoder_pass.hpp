@@ -17,12 +17,14 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include <rlalgo/model/context_sharing.hpp>
 #include <rlalgo/model/decoder_layer.hpp>
+#include <rlalgo/model/gated_delta.hpp>
 #include <rlalgo/model/layer_gate.hpp>
 #include <rlalgo/model/operations.hpp>
 #include <rlalgo/model/ring_attention.hpp>
@@ -79,6 +81,7 @@ class DecoderPass {
   Settings settings_;
   std::vector<std::int64_t> depths_;
   std::map<AttentionKind, AttentionLayout> layouts_;
+  std::optional<DeltaLayout> delta_;              // where a layer has a gated delta rule
   std::map<AttentionKind, RingAttention> rings_;  // the same of a shared tree
   std::vector<std::int64_t> rows_, source_rows_;  // of a shared tree: numbers of this rank's tokens and sources
   std::vector<RopeTable> ropes_;

@@ -3,6 +3,9 @@
 //   v4: torch_dtype, rope_theta + rope_scaling {type | rope_type, …}
 //   v5: dtype,       rope_parameters {rope_theta, rope_type, …}
 //
+// Of a checkpoint that sees images (qwen3_5, qwen3_5_moe) the text model is read, as transformers' AutoModelForCausalLM does: text_config
+// is its config.json, and what is saved is a model of text.
+//
 // The original JSON is kept, so that a model is saved with the keys its readers know. What this library would compute
 // wrongly is refused: other architectures, other activations, other RoPE types.
 //
@@ -30,7 +33,7 @@ using Json = nlohmann::ordered_json;
 
 struct HfConfig {
   DecoderConfig decoder;
-  Json json;                                // config.json as it was
+  Json json;  // config.json as it was; of a model that sees images, what it says of the text model
   std::vector<std::int64_t> eos_token_ids;  // of config.json
   std::optional<std::int64_t> bos_token_id, pad_token_id;
   std::map<std::string, c10::ScalarType> stored;  // of each tensor in the files that were loaded; empty: of none

@@ -6,7 +6,9 @@
 //   y = m + norm_mlp_output(down_proj(act(gate_proj w) · up_proj w)),   w = norm_mlp(m)
 //
 // A norm without a name is not there: u is x then, and so on. In a parallel layer w = u: attention and MLP read the same (Cohere).
-// Where the layer has experts, they stand for the MLP.
+// Where the layer has experts, they stand for the MLP; where it has a gated delta rule (gated_delta.hpp), that stands for attention,
+// with o_proj behind it. With an output gate, q_proj gives of each head a query and, behind it, a gate g: what the head attended to is
+// multiplied by σ(g) before o_proj (Qwen3.5).
 #pragma once
 
 #include <cstdint>
@@ -62,6 +64,24 @@ struct ExpertSpec {
   bool operator==(const ExpertSpec&) const = default;
 };
 
+// Linear attention by the gated delta rule.
+struct DeltaSpec {
+  std::int64_t key_heads = 0,
+               value_heads = 0;             // value head h reads key head h / (value_heads / key_heads); 0 = attention
+  std::int64_t key_dim = 0, value_dim = 0;  // of a head
+  std::int64_t kernel = 0;                  // tokens that the convolution sees
+  bool grouped = false;  // in_proj_qkvz and in_proj_ba give q, k, v, z and b, a of a key head side by side
+
+  [[nodiscard]] bool present() const { return value_heads > 0; }
+  [[nodiscard]] std::int64_t keys() const { return key_heads * key_dim; }
+  [[nodiscard]] std::int64_t values() const { return value_heads * value_dim; }
+  [[nodiscard]] std::int64_t channels() const { return 2 * keys() + values(); }  // of the convolution: q, k, v
+  // Numbers that a sequence carries on: the inputs of the convolution that it still sees, and the state.
+  [[nodiscard]] std::int64_t window_size() const { return (kernel - 1) * channels(); }
+  [[nodiscard]] std::int64_t state_size() const { return value_heads * key_dim * value_dim; }
+  bool operator==(const DeltaSpec&) const = default;
+};
+
 struct LayerSpec {
   NormNames norms;
   HeadNorm head_norm = HeadNorm::none;
@@ -72,6 +92,8 @@ struct LayerSpec {
   bool qkv_bias = false;       // q_proj, k_proj, v_proj
   bool output_bias = false;    // o_proj
   bool mlp_bias = false;
+  bool output_gate = false;  // q_proj gives a gate, too
+  DeltaSpec delta = {};
   ExpertSpec experts = {};
   bool mlp_adapters = true;  // false where PEFT takes the names of the MLP's maps for those of all experts
   Activation activation = Activation::silu;

@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <numbers>
 #include <string>
@@ -38,9 +39,12 @@ namespace detail {
 
 [[nodiscard]] std::string name_list(const std::vector<std::string>& names);
 
-// Tensors that checkpoints carry and no decoder reads: frequencies, which config.json gives, and the twin of a tied
-// embedding (untie_by_files() has compared it).
+// Tensors that checkpoints carry and no decoder reads: frequencies, which config.json gives, the twin of a tied
+// embedding (untie_by_files() has compared it), and parts of a family's files that are not the model (DecoderConfig::unread).
 [[nodiscard]] bool is_ignored_tensor(const std::string& name, const DecoderConfig& config);
+
+// How the name begins, where it is that of such a part; else empty.
+[[nodiscard]] std::string unread_part(const std::string& name, const DecoderConfig& config);
 
 // "name (file)" of tensors, the first few.
 [[nodiscard]] std::string place_list(const CheckpointFiles& files, const std::vector<std::string>& names);
@@ -62,6 +66,10 @@ enum class WeightMemory {
 
 // Sets tie_word_embeddings to false where the files have an output embedding that differs from the input's in `dtype`.
 void untie_by_files(HfConfig& hf, const CheckpointFiles& files, at::ScalarType dtype);
+
+// Tensors of a checkpoint that are not part of the model (DecoderConfig::unread), by how their names begin.
+[[nodiscard]] std::map<std::string, std::int64_t> unread_tensors(const std::filesystem::path& directory,
+                                                                 const DecoderConfig& config);
 
 struct LoadOptions {
   at::ScalarType dtype = at::ScalarType::Float;

@@ -38,6 +38,17 @@ inline constexpr auto gate_up_proj = [](auto& layer) -> auto& { return layer.gat
 inline constexpr auto down_proj = [](auto& layer) -> auto& { return layer.down_proj; };
 inline constexpr auto mlp_output_norm = [](auto& layer) -> auto& { return layer.mlp_output_norm; };
 
+inline constexpr auto in_proj_qkv = [](auto& layer) -> auto& { return layer.in_proj_qkv; };
+inline constexpr auto in_proj_z = [](auto& layer) -> auto& { return layer.in_proj_z; };
+inline constexpr auto in_proj_b = [](auto& layer) -> auto& { return layer.in_proj_b; };
+inline constexpr auto in_proj_a = [](auto& layer) -> auto& { return layer.in_proj_a; };
+inline constexpr auto in_proj_qkvz = [](auto& layer) -> auto& { return layer.in_proj_qkvz; };
+inline constexpr auto in_proj_ba = [](auto& layer) -> auto& { return layer.in_proj_ba; };
+inline constexpr auto conv = [](auto& layer) -> auto& { return layer.conv; };
+inline constexpr auto a_log = [](auto& layer) -> auto& { return layer.a_log; };
+inline constexpr auto dt_bias = [](auto& layer) -> auto& { return layer.dt_bias; };
+inline constexpr auto delta_norm = [](auto& layer) -> auto& { return layer.delta_norm; };
+
 inline constexpr auto router = [](auto& layer) -> auto& { return layer.router; };
 inline constexpr auto shared = [](auto& layer) -> auto& { return layer.shared; };
 inline constexpr auto shared_gate = [](auto& layer) -> auto& { return layer.shared_gate; };
@@ -76,31 +87,58 @@ void visit_experts(const DecoderConfig& c, const ExpertSpec& e, Map&& linear, Ro
   linear(block + ".shared_expert_gate", parts::shared_gate, 1, c.hidden_size, false);
 }
 
+// The parts of a gated delta rule; the shape of a plain one.
+template <class Map, class Plain>
+void visit_delta(const DecoderConfig& c, const DeltaSpec& d, Map&& linear, Plain&& plain) {
+  const std::int64_t hidden = c.hidden_size, heads = d.value_heads;
+  if (d.grouped) {
+    linear("linear_attn.in_proj_qkvz", parts::in_proj_qkvz, d.channels() + d.values(), hidden, false);
+    linear("linear_attn.in_proj_ba", parts::in_proj_ba, 2 * heads, hidden, false);
+  } else {
+    linear("linear_attn.in_proj_qkv", parts::in_proj_qkv, d.channels(), hidden, false);
+    linear("linear_attn.in_proj_z", parts::in_proj_z, d.values(), hidden, false);
+    linear("linear_attn.in_proj_b", parts::in_proj_b, heads, hidden, false);
+    linear("linear_attn.in_proj_a", parts::in_proj_a, heads, hidden, false);
+  }
+  using Shape = std::vector<std::int64_t>;
+  plain("linear_attn.conv1d.weight", parts::conv, Shape{d.channels(), 1, d.kernel}, WeightRole::matrix);
+  plain("linear_attn.A_log", parts::a_log, Shape{heads}, WeightRole::matrix);
+  plain("linear_attn.dt_bias", parts::dt_bias, Shape{heads}, WeightRole::norm);
+  plain("linear_attn.norm.weight", parts::delta_norm, Shape{d.value_dim}, WeightRole::norm);
+  linear("linear_attn.out_proj", parts::o_proj, hidden, d.values(), false);
+}
+
 // Of every part of such a layer, in the order of the list, one of
-//   norm(path, member, width)                     its weight is [width]
+//   norm(path, member, width)                     its weight is [width]; the 1 of a unit offset is added to it
 //   linear(path, member, out, in, bias)           its weight is [out, in], its bias, if it has one, [out]
 //   routed(path, member, out, in, bias)           the same of a map that carries no adapter: a router, an expert that it chooses
+//   plain(name, member, shape, role)              a tensor that is neither, with its whole name
 // where `path` is the part's below model.layers.N, and `member` gives it of any LayerParts.
-template <class Norm, class Map, class Routed>
-void visit_parts(const DecoderConfig& c, const LayerSpec& s, Norm&& norm, Map&& linear, Routed&& routed) {
+template <class Norm, class Map, class Routed, class Plain>
+void visit_parts(const DecoderConfig& c, const LayerSpec& s, Norm&& norm, Map&& linear, Routed&& routed,
+                 Plain&& plain) {
   const std::int64_t hidden = c.hidden_size, inner = c.intermediate_size, queries = c.heads * c.head_dim,
                      keys = c.kv_heads * c.head_dim;
   const auto norm_if_named = [&](std::string_view path, auto member) {
     if (!path.empty()) norm(path, member, hidden);
   };
   norm_if_named(s.norms.attention, parts::attention_norm);
-  if (s.fused_qkv) {
-    linear("self_attn.qkv_proj", parts::qkv_proj, queries + 2 * keys, hidden, s.qkv_bias);
+  if (s.delta.present()) {
+    visit_delta(c, s.delta, linear, plain);
   } else {
-    linear("self_attn.q_proj", parts::q_proj, queries, hidden, s.qkv_bias);
-    linear("self_attn.k_proj", parts::k_proj, keys, hidden, s.qkv_bias);
-    linear("self_attn.v_proj", parts::v_proj, keys, hidden, s.qkv_bias);
-  }
-  linear("self_attn.o_proj", parts::o_proj, hidden, queries, s.output_bias);
-  if (s.head_norm != HeadNorm::none) {
-    const bool all = s.head_norm == HeadNorm::all;
-    norm("self_attn.q_norm", parts::q_norm, all ? queries : c.head_dim);
-    norm("self_attn.k_norm", parts::k_norm, all ? keys : c.head_dim);
+    if (s.fused_qkv) {
+      linear("self_attn.qkv_proj", parts::qkv_proj, queries + 2 * keys, hidden, s.qkv_bias);
+    } else {
+      linear("self_attn.q_proj", parts::q_proj, s.output_gate ? 2 * queries : queries, hidden, s.qkv_bias);
+      linear("self_attn.k_proj", parts::k_proj, keys, hidden, s.qkv_bias);
+      linear("self_attn.v_proj", parts::v_proj, keys, hidden, s.qkv_bias);
+    }
+    linear("self_attn.o_proj", parts::o_proj, hidden, queries, s.output_bias);
+    if (s.head_norm != HeadNorm::none) {
+      const bool all = s.head_norm == HeadNorm::all;
+      norm("self_attn.q_norm", parts::q_norm, all ? queries : c.head_dim);
+      norm("self_attn.k_norm", parts::k_norm, all ? keys : c.head_dim);
+    }
   }
   norm_if_named(s.norms.attention_output, parts::attention_output_norm);
   norm_if_named(s.norms.mlp, parts::mlp_norm);
@@ -121,11 +159,6 @@ void visit_parts(const DecoderConfig& c, const LayerSpec& s, Norm&& norm, Map&& 
   norm_if_named(s.norms.mlp_output, parts::mlp_output_norm);
 }
 
-template <class Norm, class Map>
-void visit_parts(const DecoderConfig& c, const LayerSpec& s, Norm&& norm, Map&& linear) {
-  visit_parts(c, s, norm, linear, linear);
-}
-
 [[nodiscard]] inline std::string layer_prefix(std::size_t layer) {
   return "model.layers." + std::to_string(layer) + ".";
 }
@@ -140,15 +173,19 @@ void visit_weights(const DecoderConfig& c, Weights& weights, Visit&& visit) {
   for (std::size_t i = 0; i < weights.layers.size(); ++i) {
     auto& layer = weights.layers[i];
     const std::string prefix = layer_prefix(i);
+    const auto map = [&](std::string_view path, auto member, std::int64_t out, std::int64_t in, bool bias) {
+      auto& part = member(layer);
+      visit(prefix + std::string(path) + ".weight", part.weight, Shape{out, in}, WeightRole::matrix);
+      if (bias) visit(prefix + std::string(path) + ".bias", part.bias, Shape{out}, WeightRole::bias);
+    };
     visit_parts(
         c, c.spec(static_cast<std::int64_t>(i)),
         [&](std::string_view path, auto member, std::int64_t width) {
           visit(prefix + std::string(path) + ".weight", member(layer), Shape{width}, WeightRole::norm);
         },
-        [&](std::string_view path, auto member, std::int64_t out, std::int64_t in, bool bias) {
-          auto& part = member(layer);
-          visit(prefix + std::string(path) + ".weight", part.weight, Shape{out, in}, WeightRole::matrix);
-          if (bias) visit(prefix + std::string(path) + ".bias", part.bias, Shape{out}, WeightRole::bias);
+        map, map,
+        [&](std::string_view name, auto member, const Shape& shape, WeightRole role) {
+          visit(prefix + std::string(name), member(layer), shape, role);
         });
     if (c.spec(static_cast<std::int64_t>(i)).sinks)
       visit(prefix + "self_attn.sinks", layer.sinks, Shape{c.heads}, WeightRole::matrix);
@@ -173,7 +210,7 @@ void visit_loras(const DecoderConfig& c, Weights& weights, Visit&& visit, Joined
           auto& part = member(layer);
           visit(prefix + std::string(path), part.lora, part.weight);
         },
-        [](auto&&...) {});
+        [](auto&&...) {}, [](auto&&...) {});
     if (c.spec(static_cast<std::int64_t>(i)).experts.count == 0) continue;
     joined(prefix + "mlp.experts.gate_up_proj", layer.all_gate_up.lora, i);
     joined(prefix + "mlp.experts.down_proj", layer.all_down.lora, i);

@@ -58,13 +58,22 @@ struct LayerParts {
   Map shared_gate{};                     // [1, H]
   Map all_gate_up{}, all_down{};         // no weights: an adapter of all experts (expert_adapter.hpp)
 
+  // Of a layer with a gated delta rule (gated_delta.hpp), instead of q, k and v; o_proj is its out_proj.
+  Map in_proj_qkv{}, in_proj_z{}, in_proj_b{}, in_proj_a{};  // [2K + V, H], [V, H], [hv, H], [hv, H]
+  Map in_proj_qkvz{}, in_proj_ba{};                          // or [2K + 2V, H], [2hv, H]
+  Norm conv{};                                               // [2K + V, 1, kernel]
+  Norm a_log{}, dt_bias{};                                   // [hv]
+  Norm delta_norm{};                                         // [dv]
+
   // What a fused layer has in the place of q, k and v, and of gate and up.
   Map qkv_proj{}, gate_up_proj{};  // [(n + 2k)·d, H], [2I, H]
 
-  // f(map) for all maps of a layer that is not fused, but those that choose and weigh experts.
+  // f(map) for all maps of a layer that is not fused, but the small ones that choose and weigh: experts, and what a state keeps.
   template <class F>
   void each_map(F&& f) {
-    for (Map* map : {&q_proj, &k_proj, &v_proj, &o_proj, &gate_proj, &up_proj, &down_proj}) f(*map);
+    for (Map* map : {&q_proj, &k_proj, &v_proj, &o_proj, &gate_proj, &up_proj, &down_proj, &in_proj_qkv, &in_proj_z,
+                     &in_proj_qkvz})
+      f(*map);
     const auto gated = [&](GatedParts<Map>& parts) {
       for (Map* map : {&parts.gate_proj, &parts.up_proj, &parts.down_proj}) f(*map);
     };

@@ -63,17 +63,25 @@ RLALGO_INLINE BlockSamples BlockEngine::generate(const BlockRequest& request, co
   const Forward::Weights& view = *held;
   forward_.reserve(request.starts.back() + request.length);
 
+  const auto slots = static_cast<std::size_t>(engine_.max_slots);
+  const std::size_t blocks = cache_.carried_bytes() == 0 ? out.size() : std::min(slots, out.size());  // at a time
   KvCache::Sequence document;
-  const auto release = [&] { cache_.release(document); };
+  std::vector<KvCache::Sequence> anchors(cache_.carried_bytes() == 0 ? 0 : blocks);
+  const auto release = [&] {
+    cache_.release(document);
+    for (KvCache::Sequence& anchor : anchors) cache_.release(anchor);
+  };
   try {
-    prefill(view, request, sampling, key, document, out);
-    std::vector<Place> places;
-    for (std::size_t k = 0; k < out.size() && request.length > 1; ++k)
-      for (std::size_t j = 0; j < out[k].size(); ++j) places.push_back({k, j});
-    const auto slots = static_cast<std::size_t>(engine_.max_slots);
-    for (std::size_t i = 0; i < places.size(); i += slots)
-      decode(view, request, sampling, key, document, std::span(places).subspan(i, std::min(slots, places.size() - i)),
-             out);
+    for (std::size_t first = 0; first < out.size(); first += blocks) {
+      const std::size_t end = std::min(first + blocks, out.size());
+      prefill(view, request, sampling, key, first, end, document, anchors, out);
+      std::vector<Place> places;
+      for (std::size_t k = first; k < end && request.length > 1; ++k)
+        for (std::size_t j = 0; j < out[k].size(); ++j) places.push_back({k, j});
+      for (std::size_t i = 0; i < places.size(); i += slots)
+        decode(view, request, sampling, key, document, anchors,
+               std::span(places).subspan(i, std::min(slots, places.size() - i)), out);
+    }
   } catch (...) {
     release();
     throw;
@@ -88,19 +96,24 @@ RLALGO_INLINE void BlockEngine::run(const Forward::Weights& weights, const std::
 }
 
 RLALGO_INLINE void BlockEngine::prefill(const Forward::Weights& weights, const BlockRequest& request,
-                                        const SamplingConfig& sampling, DrawKey key, KvCache::Sequence& document,
-                                        BlockSamples& out) {
-  const std::int64_t length = request.starts.back();
-  cache_.extend(document, length);
+                                        const SamplingConfig& sampling, DrawKey key, std::size_t first,
+                                        std::size_t last, KvCache::Sequence& document,
+                                        std::span<KvCache::Sequence> anchors, BlockSamples& out) {
+  const std::int64_t length = request.starts[last - 1], known = document.length;
+  cache_.extend(document, length - known);
   std::vector<Row> rows;
-  std::size_t block = 0;  // the first that has no token yet
-  for (std::int64_t begin = 0; begin < length; begin += engine_.prefill_rows) {
+  std::size_t block = first;  // the first that has no token yet
+  for (std::int64_t begin = known; begin < length; begin += engine_.prefill_rows) {
     const std::int64_t end = std::min(begin + engine_.prefill_rows, length);
     rows.clear();
     for (std::int64_t i = begin; i < end; ++i)
-      rows.push_back({request.document[static_cast<std::size_t>(i)], i, document.pages.data()});
+      rows.push_back({request.document[static_cast<std::size_t>(i)], i, document.pages.data(), document.state});
+    for (std::size_t k = block; !anchors.empty() && k < last && request.starts[k] <= end; ++k) {
+      cache_.claim_state(anchors[k - first]);
+      rows[static_cast<std::size_t>(request.starts[k] - 1 - begin)].saved = anchors[k - first].state;
+    }
     run(weights, rows);
-    for (; block < out.size() && request.starts[block] <= end; ++block) {
+    for (; block < last && request.starts[block] <= end; ++block) {
       const std::vector<std::int64_t> row(1, request.starts[block] - 1 - begin);
       std::vector<Place> places;
       for (std::size_t j = 0; j < out[block].size(); ++j) places.push_back({block, j});
@@ -111,7 +124,8 @@ RLALGO_INLINE void BlockEngine::prefill(const Forward::Weights& weights, const B
 
 RLALGO_INLINE void BlockEngine::decode(const Forward::Weights& weights, const BlockRequest& request,
                                        const SamplingConfig& sampling, DrawKey key, const KvCache::Sequence& document,
-                                       std::span<const Place> places, BlockSamples& out) {
+                                       std::span<const KvCache::Sequence> anchors, std::span<const Place> places,
+                                       BlockSamples& out) {
   std::vector<KvCache::Sequence> sequences(places.size());
   const auto release = [&] {
     for (KvCache::Sequence& sequence : sequences) cache_.release(sequence);
@@ -120,6 +134,7 @@ RLALGO_INLINE void BlockEngine::decode(const Forward::Weights& weights, const Bl
     for (std::size_t i = 0; i < places.size(); ++i) {
       KvCache::Sequence prefix;  // the document up to the block, as a name of its pages: it holds none of them
       prefix.length = request.starts[places[i].block];
+      if (!anchors.empty()) prefix.state = anchors[places[i].block % anchors.size()].state;
       const auto pages = static_cast<std::ptrdiff_t>(KvCache::pages_for(prefix.length));
       prefix.pages.assign(document.pages.begin(), document.pages.begin() + pages);
       prefix.ids.assign(document.ids.begin(), document.ids.begin() + pages);
@@ -132,7 +147,8 @@ RLALGO_INLINE void BlockEngine::decode(const Forward::Weights& weights, const Bl
       for (std::size_t i = 0; i < places.size(); ++i) {
         const std::int64_t position = sequences[i].length;
         cache_.extend(sequences[i], 1);
-        rows[i] = {out[places[i].block][places[i].sample].back(), position, sequences[i].pages.data()};
+        rows[i] = {out[places[i].block][places[i].sample].back(), position, sequences[i].pages.data(),
+                   sequences[i].state};
       }
       run(weights, rows);
       draw(weights, request, sampling, key, numbers, places, out);

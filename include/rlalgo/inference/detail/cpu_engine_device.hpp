@@ -27,8 +27,8 @@ class CpuEngineDevice final : public EngineDevice {
       : decoder_(decoder),
         pool_(pool),
         packed_(engine.quantization, engine.pack_weights),
-        cache_(decoder.layers, decoder.kv_heads, decoder.head_dim, engine.cache_element.value_or(CacheElement::float32),
-               PageMemory::host(), engine.routed_experts ? ExpertNotes(decoder).bytes() : 0),
+        cache_(decoder, engine.cache_element.value_or(CacheElement::float32), PageMemory::host(), PageMemory::host(),
+               engine.routed_experts ? ExpertNotes(decoder).bytes() : 0),
         forward_(decoder, cache_, pool, max_rows, engine.max_slots) {}
 
   [[nodiscard]] KvCache& cache() override { return cache_; }

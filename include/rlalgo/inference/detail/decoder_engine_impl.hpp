@@ -42,6 +42,7 @@ RLALGO_INLINE DecoderEngine::DecoderEngine(const model::DecoderConfig& decoder, 
                   .prefill_rows = engine_.prefill_rows,
                   .prefill_ahead = engine_.prefill_ahead,
                   .cache_bytes = engine_.cache_bytes,
+                  .saved_bytes = engine_.saved_bytes,
                   .eos_ids = std::move(eos_ids)},
                  std::move(text)) {}
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <initializer_list>
 #include <memory>
 #include <span>
@@ -15,11 +15,13 @@
 #include <rlalgo/inference/detail/activations.hpp>
 #include <rlalgo/inference/detail/best_kernels.hpp>
 #include <rlalgo/inference/detail/decoder_view.hpp>
+#include <rlalgo/inference/detail/delta_pass.hpp>
 #include <rlalgo/inference/detail/expert_notes.hpp>
 #include <rlalgo/inference/detail/expert_pass.hpp>
 #include <rlalgo/inference/detail/low_rank.hpp>
 #include <rlalgo/inference/detail/one_row.hpp>
 #include <rlalgo/inference/detail/packed_weights.hpp>
+#include <rlalgo/inference/detail/page_places.hpp>
 #include <rlalgo/inference/detail/phases.hpp>
 #include <rlalgo/inference/detail/rotary_table.hpp>
 #include <rlalgo/inference/forward.hpp>
@@ -44,16 +46,19 @@ class DecoderForward final : public Forward {
         phases_(pool),
         d_(cache.padded_head_dim()),
         pairs_(cache.element() == CacheElement::bfloat16),
+        places_(cache),
         x_(max_rows, config.hidden_size),
         normed_(max_rows, config.hidden_size, kernels_.round != nullptr),
         projected_(max_rows, config.hidden_size),
         q_(max_rows, config.heads * d_, pairs_),
         kv_(max_rows, 2 * config.kv_heads * d_, pairs_),
-        attended_(max_rows, config.heads * config.head_dim, kernels_.round != nullptr),
+        attended_(max_rows, widest_mix(config), kernels_.round != nullptr),
+        output_gate_(max_rows, has_output_gate(config) ? config.heads * config.head_dim : 0),
         gate_(max_rows, config.intermediate_size, kernels_.round != nullptr),
         up_(max_rows, config.intermediate_size),
         experts_(config, max_rows, kernels_.round != nullptr),
         notes_(config),
+        delta_(config, max_rows),
         rank_(0, 0),
         selected_(max_logits, config.hidden_size, kernels_.round != nullptr),
         max_rows_(max_rows),
@@ -94,16 +99,12 @@ class DecoderForward final : public Forward {
       rank_ = Activations(rank_rows_, rank_columns_);
     }
     for (std::int64_t i = 0; i < m(); ++i) embed_row(config_, view.embedding, row(i).token, x_.row(i));
+    kept_layer_ = carried_ = 0;
     for (std::int64_t l = 0; l < config_.layers; ++l) {
       const LayerView& layer = view.layers[static_cast<std::size_t>(l)];
       const auto residual_scale = static_cast<float>(config_.spec(l).residual_scale);
       norm(layer.attention_norm);
-      if (config_.spec(l).fused_qkv)
-        low_rank({&layer.qkv_proj}, normed_, m());
-      else
-        low_rank({&layer.q_proj, &layer.k_proj, &layer.v_proj}, normed_, m());
-      project_heads(layer, l);
-      attend(layer, l);
+      mix(layer, l);
       add_branch(layer.o_proj, attended_, layer.attention_output_norm, residual_scale);
       if (!config_.spec(l).parallel) norm(layer.mlp_norm);
       if (config_.spec(l).experts.count > 0) {
@@ -145,6 +146,7 @@ class DecoderForward final : public Forward {
 
  private:
   friend class ExpertPass;
+  friend class DeltaPass;
 
   // l ← c·tanh(l/c), of the first m rows
   void bend_logits(std::int64_t m) {
@@ -155,6 +157,23 @@ class DecoderForward final : public Forward {
         for (float *l = logits_.data() + i * width + begin, *last = logits_.data() + i * width + end; l != last; ++l)
           *l = cap * std::tanh(*l / cap);
     });
+  }
+
+  // What o_proj reads of a row: attention, or a gated delta rule.
+  void mix(const LayerView& layer, std::int64_t l) {
+    const model::LayerSpec& spec = config_.spec(l);
+    if (spec.delta.present()) {
+      delta_.run(*this, phases_, kernels_, layer, spec.delta, normed_, rows_, carried_, attended_);
+      carried_ += spec.delta.window_size() + spec.delta.state_size();
+      return;
+    }
+    if (spec.fused_qkv)
+      low_rank({&layer.qkv_proj}, normed_, m());
+    else
+      low_rank({&layer.q_proj, &layer.k_proj, &layer.v_proj}, normed_, m());
+    project_heads(layer, l);
+    attend(layer, l);
+    ++kept_layer_;
   }
 
   struct Scratch {
@@ -256,17 +275,24 @@ class DecoderForward final : public Forward {
     const bool together = spec.head_norm == model::HeadNorm::all;
     const auto store = [&](bool keys, std::int64_t h, std::int64_t i) {
       if (alone_) return;
-      keys ? store_key(l, h, i) : store_value(l, h, i);
+      keys ? store_key(h, i) : store_value(h, i);
     };
-    const PhaseWork work{.columns = heads + 2 * kv_heads, .flops = 2 * config_.hidden_size * d};
+    const std::int64_t gates = spec.output_gate ? heads : 0, of_query = spec.output_gate ? 2 * d : d;
+    const PhaseWork work{.columns = heads + 2 * kv_heads + gates, .flops = 2 * config_.hidden_size * d};
     phases_.run(m(), work, [&](PhaseRows rows, std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t item = begin; item < end; ++item) {
+        if (const std::int64_t h = item - heads - 2 * kv_heads; h >= 0) {
+          multiply(layer.q_proj, normed_, rows, (2 * h + 1) * d, (2 * h + 2) * d, output_gate_.row(rows.first) + h * d,
+                   output_gate_.stride());
+          continue;
+        }
         const std::int64_t of_kv = item - heads, h = of_kv < 0 ? item : of_kv % kv_heads;
         const bool queries = of_kv < 0, keys = !queries && of_kv < kv_heads;
         Activations& out = queries ? q_ : kv_;
         const std::int64_t column = (queries ? item : of_kv) * d_;
         const Matrix& w = queries ? layer.q_proj : keys ? layer.k_proj : layer.v_proj;
-        multiply(w, normed_, rows, h * d, (h + 1) * d, out.row(rows.first) + column, out.stride());
+        const std::int64_t from = h * (queries ? of_query : d);
+        multiply(w, normed_, rows, from, from + d, out.row(rows.first) + column, out.stride());
         if (together && (queries || keys)) continue;
         const float* const weight = queries ? layer.q_norm : keys ? layer.k_norm : nullptr;
         for (std::int64_t i = rows.first; i < rows.first + rows.count; ++i) {
@@ -322,43 +348,13 @@ class DecoderForward final : public Forward {
     if (pairs_) kernels_.round(x, d_, out.rounded(i) + column);
   }
 
-  // Where the newest key (below: value) of row i is in its page: in rows of all positions of a dimension, or of a pair of them.
-  [[nodiscard]] std::byte* key_place(std::int64_t l, std::int64_t h, std::int64_t i) const {
-    const std::int64_t t = row(i).position % page_positions;
-    return row(i).pages[row(i).position / page_positions] + cache_.key_offset(l, h) + 4 * t;
+  void store_key(std::int64_t h, std::int64_t i) {
+    places_.store_key(row(i), kept_layer_, h, kv_.row(i) + h * d_, pairs_ ? kv_.rounded(i) + h * d_ : nullptr);
   }
-  [[nodiscard]] std::byte* value_place(std::int64_t l, std::int64_t h, std::int64_t i) const {
-    const std::int64_t t = row(i).position % page_positions;
-    return row(i).pages[row(i).position / page_positions] + cache_.value_offset(l, h) +
-           (pairs_ ? t / 2 * 4 * d_ + t % 2 * 2 : t * 4 * d_);
+  void store_value(std::int64_t h, std::int64_t i) {
+    const std::int64_t column = (config_.kv_heads + h) * d_;
+    places_.store_value(row(i), kept_layer_, h, kv_.row(i) + column, pairs_ ? kv_.rounded(i) + column : nullptr);
   }
-
-  void store_key(std::int64_t l, std::int64_t h, std::int64_t i) {
-    std::byte* to = key_place(l, h, i);
-    const auto* from = pairs_ ? reinterpret_cast<const std::byte*>(kv_.rounded(i) + h * d_)
-                              : reinterpret_cast<const std::byte*>(kv_.row(i) + h * d_);
-    for (std::int64_t row = 0; row < key_rows(); ++row, to += key_row_bytes, from += 4) std::memcpy(to, from, 4);
-  }
-
-  void store_value(std::int64_t l, std::int64_t h, std::int64_t i) {
-    std::byte* const to = value_place(l, h, i);
-    const std::int64_t d = d_, column = (config_.kv_heads + h) * d;
-    if (!pairs_) {
-      std::memcpy(to, kv_.row(i) + column, 4 * static_cast<std::size_t>(d));
-      return;
-    }
-    const std::uint16_t* const from = kv_.rounded(i) + column;
-    for (std::int64_t j = 0; j < d; ++j) std::memcpy(to + 4 * j, from + j, 2);
-  }
-
-  // The lines that store_key() and store_value() write.
-  void fetch_places(std::int64_t l, std::int64_t h, std::int64_t i) const {
-    const std::byte *const key = key_place(l, h, i), *const value = value_place(l, h, i);
-    for (std::int64_t row = 0; row < key_rows(); ++row) __builtin_prefetch(key + row * key_row_bytes, 1);
-    for (std::int64_t byte = 0; byte < 4 * d_; byte += 64) __builtin_prefetch(value + byte, 1);
-  }
-
-  [[nodiscard]] std::int64_t key_rows() const { return pairs_ ? d_ / 2 : d_; }
 
   // Items are (kv head, row), rows innermost: rows of one group read the same prompt pages one after the other.
   void attend(const LayerView& layer, std::int64_t l) {
@@ -381,15 +377,15 @@ class DecoderForward final : public Forward {
       const auto row_of = [&](std::int64_t item) { return rows.first + item % rows.count; };
       const auto first_keys = [&](std::int64_t item) {
         const Row& of = row(row_of(item));
-        return of.pages[begin_of(of) / page_positions] + cache_.key_offset(l, head_of(item));
+        return of.pages[begin_of(of) / page_positions] + cache_.key_offset(kept_layer_, head_of(item));
       };
       for (std::int64_t item = begin; item < end; ++item) {
         const std::int64_t h = head_of(item), i = row_of(item);
         float* const out = attended_.row(i) + h * group * d;
         if (alone_) {  // by the thread that reads those lines next
-          store_key(l, h, i);
-          store_value(l, h, i);
-          if (item + 1 < end) fetch_places(l, head_of(item + 1), row_of(item + 1));
+          store_key(h, i);
+          store_value(h, i);
+          if (item + 1 < end) places_.fetch(row(row_of(item + 1)), kept_layer_, head_of(item + 1));
         }
         const std::int64_t hidden = begin_of(row(i)), pages = hidden / page_positions;  // left out
         attention({.q = q_.row(i) + h * group * d_,
@@ -397,8 +393,8 @@ class DecoderForward final : public Forward {
                    .group = group,
                    .d = d_,
                    .pages = row(i).pages + pages,
-                   .key_offset = cache_.key_offset(l, h),
-                   .value_offset = cache_.value_offset(l, h),
+                   .key_offset = cache_.key_offset(kept_layer_, h),
+                   .value_offset = cache_.value_offset(kept_layer_, h),
                    .length = row(i).position + 1 - pages * page_positions,
                    .first = hidden - pages * page_positions,
                    .scale = scale,
@@ -410,10 +406,16 @@ class DecoderForward final : public Forward {
                    .next = item + 1 < end ? first_keys(item + 1) : nullptr,
                    .q_bf16 = pairs_ ? q_.rounded(i) + h * group * d_ : nullptr});
         for (std::int64_t g = 0; g < group && !direct; ++g) std::copy_n(scratch.out.data() + g * d_, d, out + g * d);
+        if (spec.output_gate) shut(out, output_gate_.row(i) + h * group * d, group * d);
         round(attended_, i, h * group * d, (h + 1) * group * d);
       }
     });
     rows_anew();
+  }
+
+  // x ← x·σ(gate)
+  static void shut(float* x, const float* gate, std::int64_t n) {
+    for (std::int64_t j = 0; j < n; ++j) x[j] /= 1.0F + std::exp(-gate[j]);
   }
 
   // x += scale · projected, or scale · norm(projected)
@@ -470,18 +472,23 @@ class DecoderForward final : public Forward {
   std::vector<RotaryTable> rotary_;  // of each rotation of the configuration
   std::int64_t d_;                   // padded head dimension
   bool pairs_;                       // keys and values are bfloat16
+  PagePlaces places_;
   std::span<const Row> rows_;
   Activations x_, normed_, projected_;  // [max_rows, H]
   Activations q_;                       // [max_rows, heads · d_]
   Activations kv_;                      // [max_rows, 2 · kv_heads · d_]
-  Activations attended_;                // [max_rows, heads · d]
+  Activations attended_;                // [max_rows, heads · d, or values of a gated delta rule]
+  Activations output_gate_;             // [max_rows, heads · d], where a layer has one
   Activations gate_, up_;               // [max_rows, I]
   ExpertPass experts_;
   ExpertNotes notes_;
+  DeltaPass delta_;
   Activations rank_;           // [max_rows, most adapter columns of one input]
   Activations selected_;       // [max_logits, H]
   std::vector<float> logits_;  // [max_logits, V]
   std::int64_t max_rows_, max_logits_, rank_columns_ = 0, rank_rows_ = 0;
+  // Of the layer: its number among those with keys; its place in what sequences carry.
+  std::int64_t kept_layer_ = 0, carried_ = 0;
   bool alone_ = false;   // rows of this pass are of different sequences: none reads what another one stores
   bool rounds_ = false;  // this pass's products read rows as bfloat16
   void (*packed_linear_)(const LinearArgs&) = nullptr;  // of its packed weights

@@ -79,13 +79,22 @@ class DecoderViewer {
       const model::LayerWeights& w = weights_.layers[i];
       LayerView& layer = view.layers.emplace_back();
       const std::string prefix = model::layer_prefix(i);
+      const auto map = [&](std::string_view path, auto member, std::int64_t out, std::int64_t in, bool) {
+        member(layer) = matrix(view, member(w), prefix + std::string(path), out, in);
+      };
       model::visit_parts(
           config_, config_.spec(static_cast<std::int64_t>(i)),
           [&](std::string_view path, auto member, std::int64_t width) {
             member(layer) = norm(view, member(w), prefix + std::string(path), width);
           },
-          [&](std::string_view path, auto member, std::int64_t out, std::int64_t in, bool) {
-            member(layer) = matrix(view, member(w), prefix + std::string(path), out, in);
+          map, map,
+          [&](std::string_view name, auto member, const std::vector<std::int64_t>& shape, model::WeightRole) {
+            const tensor::Tensor& value = member(w);
+            const bool fits = value.defined() && value.sizes() == at::IntArrayRef(shape);
+            if (!fits)
+              reject(prefix + std::string(name), describe(value),
+                     "[" + std::to_string(shape.front()) + (shape.size() > 1 ? ", …]" : "]"));
+            member(layer) = vector(view, value.flatten(), prefix + std::string(name), value.numel());
           });
       const model::LayerSpec& spec = config_.spec(static_cast<std::int64_t>(i));
       if (spec.sinks) layer.sinks = vector(view, w.sinks, prefix + "self_attn.sinks", config_.heads);
@@ -98,6 +107,8 @@ class DecoderViewer {
       } else {
         place(view, {&layer.q_proj, &layer.k_proj, &layer.v_proj});
       }
+      place(view, {&layer.in_proj_qkv, &layer.in_proj_z, &layer.in_proj_b, &layer.in_proj_a});
+      place(view, {&layer.in_proj_qkvz, &layer.in_proj_ba});
       place(view, {&layer.o_proj});
       if (spec.fused_gate_up) {
         place(view, {&layer.gate_up_proj});

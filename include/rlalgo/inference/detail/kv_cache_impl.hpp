@@ -25,7 +25,8 @@ inline ElementSize size_of(CacheElement element) {
 }  // namespace detail
 
 RLALGO_INLINE KvCache::KvCache(std::int64_t layers, std::int64_t kv_heads, std::int64_t head_dim, CacheElement element,
-                               PageMemory& memory, std::int64_t note_bytes)
+                               PageMemory& memory, std::int64_t note_bytes, std::size_t carried_bytes,
+                               PageMemory& state_memory)
     : memory_(memory),
       element_(element),
       kv_heads_(kv_heads),
@@ -34,14 +35,72 @@ RLALGO_INLINE KvCache::KvCache(std::int64_t layers, std::int64_t kv_heads, std::
       head_size_(head_dim_ * detail::page_positions * detail::size_of(element).bytes),
       note_bytes_(note_bytes),
       notes_(layers * kv_heads * 2 * head_size_),
-      page_size_(notes_ + (note_bytes * detail::page_positions + 63) / 64 * 64) {}
+      page_size_(notes_ + (note_bytes * detail::page_positions + 63) / 64 * 64),
+      carried_bytes_(carried_bytes),
+      state_memory_(state_memory) {}
 
 RLALGO_INLINE KvCache::~KvCache() {
   for (std::byte* page : pages_)
     if (page != nullptr) memory_.free(page, page_bytes());
+  for (std::byte* state : states_) state_memory_.free(state, carried_bytes_);
+}
+
+RLALGO_INLINE std::byte* KvCache::take_state() {
+  if (carried_bytes_ == 0) return nullptr;
+  if (free_states_.empty()) {
+    states_.reserve(states_.size() + 1 > states_.capacity() ? 2 * states_.size() + 16 : 0);
+    free_states_.reserve(states_.capacity());  // nothing is allocated where one is given back
+    return states_.emplace_back(state_memory_.allocate(carried_bytes_));
+  }
+  std::byte* const state = free_states_.back();
+  free_states_.pop_back();
+  return state;
+}
+
+RLALGO_INLINE std::byte* KvCache::save(PageId page) {
+  if (most_saved_ == 0) return nullptr;
+  if (saved_.size() < pages_.size()) saved_.resize(pages_.size());
+  if (saved_[page].state == nullptr) {
+    if (saved_count_ >= most_saved_) {
+      PageId oldest = 0;
+      for (PageId other = 0; other < saved_.size(); ++other)
+        if (saved_[other].state != nullptr &&
+            (saved_[oldest].state == nullptr || saved_[other].used < saved_[oldest].used))
+          oldest = other;
+      if (saved_[oldest].used > pass_began_) return nullptr;
+      drop_saved(oldest);
+    }
+    saved_[page].state = take_state();
+    ++saved_count_;
+  }
+  saved_[page].used = ++uses_;
+  return saved_[page].state;
+}
+
+RLALGO_INLINE void KvCache::adopt(Sequence& sequence, PageId page) {
+  sequence.state = take_state();
+  state_memory_.copy(saved_[page].state, sequence.state, carried_bytes_);
+  saved_[page].used = ++uses_;
+}
+
+RLALGO_INLINE void KvCache::move_saved(PageId from, PageId to) {
+  if (!has_saved(from) || has_saved(to)) return;
+  if (saved_.size() < pages_.size()) saved_.resize(pages_.size());
+  std::swap(saved_[from], saved_[to]);
+}
+
+RLALGO_INLINE void KvCache::drop_saved(PageId page) {
+  if (!has_saved(page)) return;
+  free_states_.push_back(std::exchange(saved_[page].state, nullptr));
+  --saved_count_;
 }
 
 RLALGO_INLINE void KvCache::trim() noexcept {
+  for (std::byte* state : free_states_) {
+    std::erase(states_, state);
+    state_memory_.free(state, carried_bytes_);
+  }
+  free_states_.clear();
   for (const PageId id : free_)
     if (pages_[id] != nullptr) memory_.free(std::exchange(pages_[id], nullptr), page_bytes());
 }
@@ -75,6 +134,7 @@ RLALGO_INLINE bool KvCache::extend(Sequence& sequence, std::int64_t count) {
   const std::size_t wanted = pages_for(sequence.length + count);
   if (wanted > sequence.pages.size() && !available(wanted - sequence.pages.size())) return false;
   sequence.length += count;
+  claim_state(sequence);
   while (sequence.pages.size() < wanted) append(sequence, take());
   return true;
 }
@@ -84,6 +144,10 @@ RLALGO_INLINE bool KvCache::fork(const Sequence& parent, Sequence& child) {
   if (partial && !available(1)) return false;
   child.length = parent.length;
   child.indexed = parent.indexed;
+  if (parent.state != nullptr) {
+    child.state = take_state();
+    state_memory_.copy(parent.state, child.state, carried_bytes_);
+  }
   child.pages.assign(parent.pages.begin(), parent.pages.end());
   child.ids.assign(parent.ids.begin(), parent.ids.end());
   for (const PageId id : child.ids) ++users_[id];
@@ -99,6 +163,7 @@ RLALGO_INLINE bool KvCache::fork(const Sequence& parent, Sequence& child) {
 RLALGO_INLINE void KvCache::transfer(Sequence& parent, Sequence& child) {
   child.length = std::exchange(parent.length, 0);
   child.indexed = std::exchange(parent.indexed, 0);
+  child.state = std::exchange(parent.state, nullptr);
   child.pages.assign(parent.pages.begin(), parent.pages.end());
   child.ids.assign(parent.ids.begin(), parent.ids.end());
   parent.pages.clear();
@@ -110,6 +175,7 @@ RLALGO_INLINE void KvCache::release(Sequence& sequence) {
   sequence.pages.clear();
   sequence.ids.clear();
   sequence.length = sequence.indexed = 0;
+  if (sequence.state != nullptr) free_states_.push_back(std::exchange(sequence.state, nullptr));
 }
 
 RLALGO_INLINE void KvCache::append(Sequence& sequence, PageId page) {
@@ -118,7 +184,7 @@ RLALGO_INLINE void KvCache::append(Sequence& sequence, PageId page) {
 }
 
 RLALGO_INLINE void KvCache::leave(PageId page) {
-  if (--users_[page] == 0 && (keeper_ == nullptr || !keeper_->keep(page))) free_.push_back(page);
+  if (--users_[page] == 0 && (keeper_ == nullptr || !keeper_->keep(page))) free(page);
 }
 
 RLALGO_INLINE KvCache::PageId KvCache::take() {

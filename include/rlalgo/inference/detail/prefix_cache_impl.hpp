@@ -24,19 +24,31 @@ RLALGO_INLINE PrefixCache::~PrefixCache() {
 RLALGO_INLINE std::int64_t PrefixCache::match(std::uint64_t tree, const TokenView& tokens, std::int64_t limit,
                                               KvCache::Sequence& sequence) {
   PageId parent = none;
+  limit = known_length(tree, tokens, limit);
   for (std::int64_t begin = 0; begin + width <= limit; begin += width) {
     const PageId found = find(tree, parent, read(tokens, begin));
-    if (found == none) break;
     use(found);
     pages_.append(sequence, found);
     sequence.length += width;
     ++sequence.indexed;
     parent = found;
   }
+  if (pages_.carried_bytes() > 0 && parent != none) pages_.adopt(sequence, parent);
   return sequence.length;
 }
 
 RLALGO_INLINE std::int64_t PrefixCache::known_length(std::uint64_t tree, const TokenView& tokens, std::int64_t limit) {
+  const bool carried = pages_.carried_bytes() > 0;
+  std::int64_t begin = 0, usable = 0;
+  for (PageId page = none; begin + width <= limit;) {
+    if (page = find(tree, page, read(tokens, begin)); page == none) break;
+    begin += width;
+    if (!carried || pages_.has_saved(page)) usable = begin;
+  }
+  return usable;
+}
+
+RLALGO_INLINE std::int64_t PrefixCache::known_pages(std::uint64_t tree, const TokenView& tokens, std::int64_t limit) {
   std::int64_t begin = 0;
   for (PageId page = none; begin + width <= limit; begin += width)
     if (page = find(tree, page, read(tokens, begin)); page == none) break;
@@ -54,6 +66,7 @@ RLALGO_INLINE void PrefixCache::insert(std::uint64_t tree, const TokenView& toke
       add(sequence.ids[at], tree, parent, edge);
     } else {
       use(known);
+      pages_.move_saved(sequence.ids[at], known);
       pages_.leave(sequence.ids[at]);
       sequence.ids[at] = known;
       sequence.pages[at] = pages_.data(known);

@@ -57,6 +57,7 @@ class Roster {
     slots_[s].request = &request;
     slots_[s].completion = completion;
     slots_[s].waits = true;
+    slots_[s].saved.reset();
     ++request.running;
     ++request.waiting;
     const auto older = [&](std::size_t a, std::size_t b) {

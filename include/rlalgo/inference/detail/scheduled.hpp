@@ -45,6 +45,7 @@ struct Scheduled {
   std::int64_t running = 0;             // slots
   std::int64_t ended = 0;               // completions
   std::vector<std::int64_t> preempted;  // completions to be resumed
+  std::int64_t branch = 0;              // positions of the prompt in pages that are known, where a state is carried
   bool queued = false;                  // is among those that want slots
   bool indexed = true;                  // its pages go to the prefix cache
 
@@ -70,8 +71,9 @@ struct Scheduled {
 struct Slot {
   Scheduled* request = nullptr;
   std::int64_t completion = 0;
-  bool waits = true;           // has yet to continue its prompt
-  KvCache::Sequence sequence;  // of its own, once it does not wait
+  bool waits = true;                          // has yet to continue its prompt
+  KvCache::Sequence sequence;                 // of its own, once it does not wait
+  std::optional<KvCache::PageId> saved = {};  // a page of what was drawn, behind which the state is saved
   [[nodiscard]] TokenView tokens() const { return request->tokens(completion); }
   [[nodiscard]] std::int64_t uncomputed() const { return tokens().size() - sequence.length; }
 };

@@ -43,6 +43,7 @@ RLALGO_INLINE Scheduler::Scheduler(const model::DecoderConfig& decoder, Forward&
       roster_(config_.max_slots),
       draws_(forward, pool, decoder.vocab_size, config_.max_slots) {
   if (config_.cache_bytes > 0) cache_.limit(std::max<std::size_t>(1, config_.cache_bytes / cache_.page_bytes()));
+  cache_.limit_saved(config_.prefix_cache ? config_.saved_bytes : 0);
   rows_.reserve(static_cast<std::size_t>(config_.max_slots + config_.prefill_rows));
   wanted_.reserve(rows_.capacity());
   passes_.reserve(static_cast<std::size_t>(config_.max_slots));
@@ -299,6 +300,7 @@ RLALGO_INLINE void Scheduler::pass(const Forward::WeightsHandle& weights) {
 RLALGO_INLINE void Scheduler::collect(const Forward::WeightsHandle& weights) {
   rows_.clear();
   wanted_.clear();
+  cache_.begin_pass();
   const bool hold_up = may_hold_up_ && prompts_first(weights);
   if (!hold_up) add_decoding(weights);
   add_prompts(weights);
@@ -364,6 +366,8 @@ RLALGO_INLINE std::int64_t Scheduler::add_prompt_rows(std::size_t k, std::int64_
   if (request.prompt.length == 0 && request.may_reuse()) {
     const std::int64_t found =
         prefixes_.match(spec.weights->contents, {spec.prompt}, request.prompt_size() - 1, request.prompt);
+    if (cache_.carried_bytes() > 0)
+      request.branch = prefixes_.known_pages(spec.weights->contents, {spec.prompt}, request.prompt_size() - 1);
     if (!request.drawn) {
       request.result.cached_tokens = found;
       counts_.cached_tokens += static_cast<std::uint64_t>(found);
@@ -373,6 +377,8 @@ RLALGO_INLINE std::int64_t Scheduler::add_prompt_rows(std::size_t k, std::int64_
   const std::int64_t take = std::min(budget, request.prompt_size() - begin);
   if (!claim(k, request.prompt, take)) return 0;
   const auto known = static_cast<std::int64_t>(request.result.prompt_log_probs.size());
+  const std::int64_t saved = begin + take == request.prompt_size() ? begin + take - 1 : begin + take;
+  const std::int64_t last_page = saved / detail::page_positions * detail::page_positions;
   for (std::int64_t p = begin; p < begin + take; ++p) {
     const bool last = p + 1 == request.prompt_size();
     if (last ? !request.drawn : spec.prompt_log_probs && p >= known)
@@ -380,7 +386,10 @@ RLALGO_INLINE std::int64_t Scheduler::add_prompt_rows(std::size_t k, std::int64_
                          .request = &request,
                          .index = last ? 0 : p + 1,
                          .row = static_cast<std::int64_t>(rows_.size())});
-    rows_.push_back({spec.prompt[static_cast<std::size_t>(p)], p, request.prompt.pages.data()});
+    rows_.push_back({spec.prompt[static_cast<std::size_t>(p)], p, request.prompt.pages.data(), request.prompt.state});
+    // The state behind the last page of what is computed now, and where others have gone another way.
+    if (request.indexed && (p + 1 == last_page || p + 1 == request.branch))
+      rows_.back().saved = cache_.save(request.prompt.ids[static_cast<std::size_t>(p / detail::page_positions)]);
   }
   return take;
 }
@@ -415,8 +424,18 @@ RLALGO_INLINE void Scheduler::add_rows(std::size_t k, std::int64_t count) {
                          .completion = slot.completion,
                          .index = index,
                          .row = static_cast<std::int64_t>(rows_.size())});
-    rows_.push_back({tokens[p], p, slot.sequence.pages.data()});
+    rows_.push_back({tokens[p], p, slot.sequence.pages.data(), slot.sequence.state});
+    if (slot.request->indexed && (p + 1) % detail::page_positions == 0) save_behind(slot, p);
   }
+}
+
+RLALGO_INLINE void Scheduler::save_behind(detail::Slot& slot, std::int64_t position) {
+  if (cache_.carried_bytes() == 0) return;
+  const KvCache::PageId page = slot.sequence.ids[static_cast<std::size_t>(position / detail::page_positions)];
+  // Of what is drawn the last page is enough.
+  if (slot.saved) cache_.outdate_saved(*slot.saved);
+  slot.saved = page;
+  rows_.back().saved = cache_.save(page);
 }
 
 RLALGO_INLINE void Scheduler::take(detail::Draw& draw) {

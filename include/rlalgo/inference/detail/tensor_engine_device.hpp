@@ -25,9 +25,9 @@ class TensorEngineDevice final : public EngineDevice {
   TensorEngineDevice(const model::DecoderConfig& decoder, const EngineConfig& engine, at::Device device,
                      std::int64_t max_rows)
       : pages_(device, engine.cache_element == CacheElement::bfloat16 ? at::kBFloat16 : at::kFloat),
-        cache_(decoder.layers, decoder.kv_heads, decoder.head_dim, engine.cache_element.value_or(CacheElement::float32),
-               pages_),
-        forward_(decoder, pages_, max_rows, engine.max_slots) {}
+        states_(device, at::kFloat),
+        cache_(decoder, engine.cache_element.value_or(CacheElement::float32), pages_, states_),
+        forward_(decoder, pages_, states_, max_rows, engine.max_slots) {}
 
   [[nodiscard]] KvCache& cache() override { return cache_; }
   [[nodiscard]] Forward& forward() override { return forward_; }
@@ -50,7 +50,7 @@ class TensorEngineDevice final : public EngineDevice {
   void release_memory() override {}  // no copies are made
 
  private:
-  TensorPages pages_;  // outlives the cache
+  TensorPages pages_, states_;  // outlive the cache
   KvCache cache_;
   TensorForward forward_;
 };

@@ -27,6 +27,7 @@
 #include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/detail/rotary_table.hpp>
 #include <rlalgo/inference/detail/tensor_pages.hpp>
+#include <rlalgo/inference/detail/tensor_states.hpp>
 #include <rlalgo/inference/forward.hpp>
 #include <rlalgo/model/aten_operations.hpp>
 #include <rlalgo/model/decoder_config.hpp>
@@ -62,16 +63,20 @@ class PagedOperations final : public model::AtenOperations {
   PagedOperations(const model::DecoderConfig& config, const TensorPages& pages) : config_(config), pages_(pages) {}
 
   void begin(const PagedRows& rows) { rows_ = &rows; }
-  void enter_layer(std::int64_t layer) { layer_ = layer; }
+  void enter_layer(std::int64_t layer) {
+    layer_ = layer;
+    kept_layer_ = config_.attention_layers(layer);
+  }
 
   // Stores k and v, then attends to the pages. There is a log-sum where sinks want it; nothing is differentiated.
   [[nodiscard]] model::AttentionOutput attention(const tensor::Tensor& q, const tensor::Tensor& k,
                                                  const tensor::Tensor& v,
                                                  const model::AttentionLayout& /*layout*/) const override {
-    const std::int64_t width = pages_.arena().size(1) / (config_.layers * 2 * page_positions * config_.kv_heads);
+    const std::int64_t layers = std::max<std::int64_t>(1, config_.attention_layers());
+    const std::int64_t width = pages_.arena().size(1) / (layers * 2 * page_positions * config_.kv_heads);
     const tensor::Tensor layer = pages_.arena()
-                                     .view({-1, config_.layers, 2, page_positions, config_.kv_heads, width})
-                                     .select(1, layer_)
+                                     .view({-1, layers, 2, page_positions, config_.kv_heads, width})
+                                     .select(1, kept_layer_)
                                      .narrow(4, 0, config_.head_dim);  // [N, 2, 32, kv, D]
     tensor::put(layer.select(1, 0), rows_->page, rows_->place, k);
     tensor::put(layer.select(1, 1), rows_->page, rows_->place, v);
@@ -130,14 +135,20 @@ class PagedOperations final : public model::AtenOperations {
   const model::DecoderConfig& config_;
   const TensorPages& pages_;
   const PagedRows* rows_ = nullptr;
-  std::int64_t layer_ = 0;
+  std::int64_t layer_ = 0, kept_layer_ = 0;  // its number among those with keys
 };
 
 class TensorForward final : public Forward {
  public:
-  TensorForward(const model::DecoderConfig& config, const TensorPages& pages, std::int64_t max_rows,
-                std::int64_t max_logits)
-      : config_(config), pages_(pages), operations_(config, pages), max_rows_(max_rows), max_logits_(max_logits) {
+  // `states`: what sequences carry, a row each, as detail/delta_pass.hpp has it.
+  TensorForward(const model::DecoderConfig& config, const TensorPages& pages, const TensorPages& states,
+                std::int64_t max_rows, std::int64_t max_logits)
+      : config_(config),
+        pages_(pages),
+        states_(config, states),
+        operations_(config, pages),
+        max_rows_(max_rows),
+        max_logits_(max_logits) {
     for (const model::RopeConfig& rope : config.ropes) rotary_.emplace_back(rope, config.head_dim);
   }
 
@@ -164,15 +175,18 @@ class TensorForward final : public Forward {
     tensor::Tensor x = operations_.rows(w.embedding, on_device(ids));
     if (config_.embedding_scale != 1.0) x.mul_(model::embedding_scale(config_, x.scalar_type()));
     const model::AttentionLayout none;
+    states_.begin(rows);
     for (std::int64_t l = 0; l < config_.layers; ++l) {
       operations_.enter_layer(l);
       const model::LayerSpec& spec = config_.spec(l);
-      const model::LayerContext context{.config = config_,
-                                        .spec = spec,
-                                        .operations = operations_,
-                                        .layout = none,
-                                        .rope = spec.rotary() ? &ropes[static_cast<std::size_t>(spec.rope)] : nullptr};
+      model::LayerContext context{.config = config_,
+                                  .spec = spec,
+                                  .operations = operations_,
+                                  .layout = none,
+                                  .rope = spec.rotary() ? &ropes[static_cast<std::size_t>(spec.rope)] : nullptr};
+      if (spec.delta.present()) states_.enter_layer(l, context);
       x = model::layer_forward(context, w.layers[static_cast<std::size_t>(l)], x, {}, nullptr);
+      if (spec.delta.present()) states_.leave_layer(l);
     }
     last_ = operations_.rms_norm(x, w.final_norm, config_.norm).value;
   }
@@ -253,6 +267,7 @@ class TensorForward final : public Forward {
 
   const model::DecoderConfig& config_;
   const TensorPages& pages_;
+  TensorStates states_;
   PagedOperations operations_;
   std::vector<RotaryTable> rotary_;  // of each rotation of the configuration
   std::int64_t max_rows_, max_logits_;

@@ -37,6 +37,8 @@ inline std::string without_adapter_name(const std::string& name, std::string_vie
 
 // A path below base_model.model. as PEFT writes it for a model with a head.
 inline std::string adapted_path(std::string path) {
+  constexpr std::string_view text = "model.language_model.";
+  if (path.starts_with(text)) return "model." + path.substr(text.size());
   for (const char* first : {"layers.", "embed_tokens.", "norm."})
     if (path.starts_with(first)) return "model." + path;
   return path;
@@ -76,7 +78,8 @@ RLALGO_INLINE NameMap model_tensor_names(const std::vector<std::string>& names, 
     bare.push_back(without_wrappers(name));
     const std::string& last = bare.back();
     adapter = adapter || last.starts_with(detail::adapted_prefix);
-    if (last == anchor || last.ends_with("." + std::string(anchor)))
+    // Heads that predict several tokens (mtp.layers.0) are no backbone.
+    if (!last.starts_with("mtp.") && (last == anchor || last.ends_with("." + std::string(anchor))))
       prefixes.push_back(last.substr(0, last.size() - anchor.size()));
   }
   // Of two backbones none is the model; an adapter's file has paths of its own.

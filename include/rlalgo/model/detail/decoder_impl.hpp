@@ -40,16 +40,24 @@ RLALGO_INLINE Decoder::Decoder(HfConfig hf, DecoderWeights weights) : hf_(std::m
 
 RLALGO_INLINE double Decoder::product_flops(std::int64_t tokens) const {
   std::int64_t elements = 0, products = 0;
+  const auto add = [&](std::string_view, auto, std::int64_t out, std::int64_t in, bool) {
+    elements += out * in;
+    ++products;
+  };
   visit_parts(
-      config(), config().spec(0), [](auto&&...) {},
-      [&](std::string_view, auto, std::int64_t out, std::int64_t in, bool) {
-        elements += out * in;
-        ++products;
-      });
+      config(), config().spec(0), [](auto&&...) {}, add, add, [](auto&&...) {});
   return 2.0 * static_cast<double>(tokens) * static_cast<double>(elements) / static_cast<double>(products);
 }
 
-RLALGO_INLINE void Decoder::share_context(ContextSharing sharing) { context_ = std::move(sharing); }
+RLALGO_INLINE void Decoder::share_context(ContextSharing sharing) {
+  if (sharing.shares() && config().carried() > 0)
+    core::raise_usage(
+        "model", 48,
+        {.what = "ranks cannot share the tokens of a row in a model whose layers carry a state from token to token",
+         .found = config().model_type + ", with linear attention",
+         .remedy = "set context_parallel_size: 1"});
+  context_ = std::move(sharing);
+}
 
 RLALGO_INLINE Scores Decoder::score_balanced(const TokenTree& tree, const ScoreOptions& options) {
   if (context_.shares())

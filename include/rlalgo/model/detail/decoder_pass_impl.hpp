@@ -92,6 +92,8 @@ RLALGO_INLINE std::vector<Tensor> DecoderPass::run(const TokenTree& tree, const 
   tap(0, x);
   for (std::int64_t i = 0; i < deepest(); ++i) {
     lay_out(kind(i), tree, shared);
+    if (const DeltaSpec& delta = config_.spec(i).delta; delta.present() && !delta_)
+      delta_ = lay_out_delta(tree, delta.kernel, device);
     LayerTape* tape = settings_.graph ? &tapes_.emplace_back() : nullptr;
     const Tensor chosen = i + 1 == config_.layers ? rows : Tensor();
     if (settings_.graph && settings_.checkpointed) {
@@ -176,6 +178,7 @@ RLALGO_INLINE LayerContext DecoderPass::context(std::int64_t i) const {
     out.replay = settings_.replay.get();
     out.noted = out.replay->of_layer(first_expert_[static_cast<std::size_t>(i)], spec.experts.chosen);
   }
+  out.delta = delta_ ? &*delta_ : nullptr;
   if (ring != rings_.end()) {
     out.ring = &ring->second;
     out.dropout.rows = &rows_;

@@ -43,7 +43,7 @@ inline void read_balance(const JsonFields& fields, DecoderConfig& c) {
   return chosen;
 }
 
-// Qwen's layers: experts in every decoder_sparse_step-th of those that mlp_only_layers does not name.
+// Qwen's layers, `experts` being what is not read here: experts in every decoder_sparse_step-th of those that mlp_only_layers does not name.
 inline void read_sparse_layers(const JsonFields& fields, ExpertSpec experts, const ExpertDefaults& defaults,
                                DecoderConfig& c) {
   experts.count = read_expert_count(fields, defaults);
@@ -52,7 +52,7 @@ inline void read_sparse_layers(const JsonFields& fields, ExpertSpec experts, con
   if (experts.count == 0) return;
   read_balance(fields, c);
   experts.chosen = read_chosen(fields, defaults.chosen, experts.count);
-  experts.normalised = fields.boolean("norm_topk_prob").value_or(false);
+  experts.normalised = fields.boolean("norm_topk_prob").value_or(experts.normalised);
   for (std::int64_t layer = 0; layer < c.layers; ++layer)
     if ((layer + 1) % step == 0 && std::find(dense.begin(), dense.end(), layer) == dense.end())
       c.specs[static_cast<std::size_t>(layer)].experts = experts;

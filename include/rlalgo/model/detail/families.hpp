@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,81 +17,9 @@
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/detail/config_fields.hpp>
 #include <rlalgo/model/detail/expert_fields.hpp>
+#include <rlalgo/model/detail/family_fields.hpp>
 
 namespace rlalgo::model::detail {
-
-// What a family takes where config.json says nothing.
-struct FamilyDefaults {
-  std::int64_t kv_heads = 0;  // 0: as many as heads
-  std::int64_t head_dim = 0;  // 0: hidden_size / heads
-  std::int64_t max_positions = 32768;
-  bool tied = false;
-  std::int64_t padding = -1;  // pad_token_id
-  double epsilon = 1e-6;      // rms_norm_eps
-  std::string_view activation_key = "hidden_act";
-  std::string_view activation = "silu";
-};
-
-// Sizes, ties, padding and activation, and as many equal layers.
-inline void read_shape(const JsonFields& fields, const FamilyDefaults& defaults, DecoderConfig& c) {
-  c.vocab_size = fields.positive("vocab_size");
-  c.hidden_size = fields.positive("hidden_size");
-  c.intermediate_size = fields.positive("intermediate_size");
-  c.layers = fields.positive("num_hidden_layers");
-  if (c.layers > 4096) fields.wrong("num_hidden_layers", Json(c.layers), "at most 4096");
-  c.heads = fields.positive("num_attention_heads");
-  c.kv_heads =
-      fields.positive("num_key_value_heads",
-                      fields.has_null("num_key_value_heads") || defaults.kv_heads == 0 ? c.heads : defaults.kv_heads);
-  c.head_dim = fields.positive("head_dim", defaults.head_dim == 0 ? c.hidden_size / c.heads : defaults.head_dim);
-  c.max_position_embeddings = fields.positive("max_position_embeddings", defaults.max_positions);
-  if (c.heads % c.kv_heads != 0)
-    fields.wrong("num_key_value_heads", Json(c.kv_heads), "a divisor of num_attention_heads");
-  if (c.head_dim % 2 != 0) fields.wrong("head_dim", Json(c.head_dim), "an even number");
-  c.norm.epsilon = fields.number("rms_norm_eps").value_or(defaults.epsilon);
-  c.tied_embeddings = fields.boolean("tie_word_embeddings").value_or(defaults.tied);
-  const std::string activation = fields.text(defaults.activation_key).value_or(std::string(defaults.activation));
-  LayerSpec spec;
-  if (activation == "gelu_pytorch_tanh")
-    spec.activation = Activation::gelu_tanh;
-  else if (activation != "silu" && activation != "swish")
-    fields.unsupported(defaults.activation_key, Json(activation), "\"silu\" or \"gelu_pytorch_tanh\"");
-  c.specs.assign(static_cast<std::size_t>(c.layers), spec);
-  const auto padding = fields.integer("pad_token_id");
-  c.padding_id = fields.has_null("pad_token_id") ? -1 : padding.value_or(defaults.padding);
-  if (padding && c.padding_id < 0) c.padding_id += c.vocab_size;  // torch's padding_idx counts from the end
-}
-
-template <class F>
-void each_spec(DecoderConfig& c, F&& f) {
-  for (std::size_t i = 0; i < c.specs.size(); ++i) f(c.specs[i], static_cast<std::int64_t>(i));
-}
-
-// Whether each layer slides: as layer_types says, where the family reads that, else as slides(layer).
-template <class F>
-void read_windows(const JsonFields& fields, std::int64_t window, bool may_slide, F&& slides, DecoderConfig& c) {
-  const Json* types = fields.find("layer_types");
-  if (types != nullptr && (!types->is_array() || types->size() < c.specs.size()))
-    fields.wrong("layer_types", *types, "one name per layer");
-  each_spec(c, [&](LayerSpec& spec, std::int64_t layer) {
-    bool sliding = types == nullptr && slides(spec, layer);
-    if (types != nullptr) {
-      const Json& type = (*types)[static_cast<std::size_t>(layer)];
-      sliding = may_slide && type == "sliding_attention";
-      if (!sliding && type != "full_attention")
-        fields.unsupported("layer_types", type,
-                           "\"full_attention\"" + std::string(may_slide ? " or \"sliding_attention\"" : ""));
-    }
-    if (sliding) spec.window = window;
-  });
-}
-
-inline constexpr auto no_layer_slides = [](const LayerSpec&, std::int64_t) { return false; };
-
-// The window where use_sliding_window is on.
-[[nodiscard]] inline bool slides_at_all(const JsonFields& fields) {
-  return fields.boolean("use_sliding_window").value_or(false) && !fields.has_null("sliding_window");
-}
 
 // Llama 2 and 3, TinyLlama, SmolLM2.
 inline void describe_llama(const JsonFields& fields, DecoderConfig& c) {
@@ -415,6 +344,77 @@ inline void describe_gpt_oss(const JsonFields& fields, DecoderConfig& c) {
   read_balance(fields, c);
 }
 
+// Of Qwen3-Next and Qwen3.5: norms by 1 + w, three layers of four with a gated delta rule, the fourth with an output gate and a
+// quarter of a head rotated. mrope_section and its order are for images: the three positions of a text are one.
+inline void read_qwen_delta(const JsonFields& fields, const FamilyDefaults& defaults, bool grouped, DecoderConfig& c) {
+  read_shape(fields, defaults, c);
+  c.norm.unit_offset = true;
+  c.unread = {"mtp."};  // heads that predict several tokens
+  if (!grouped) c.unread.emplace_back("model.visual.");
+  if (c.spec(0).activation != Activation::silu)
+    fields.unsupported("hidden_act", *fields.find("hidden_act"), "\"silu\"");
+  c.ropes = {parse_rope(fields, c.max_position_embeddings, 10000.0, {.head_dim = c.head_dim, .partial = 0.25})};
+  const DeltaSpec delta{.key_heads = fields.positive("linear_num_key_heads", 16),
+                        .value_heads = fields.positive("linear_num_value_heads", 32),
+                        .key_dim = fields.positive("linear_key_head_dim", 128),
+                        .value_dim = fields.positive("linear_value_head_dim", 128),
+                        .kernel = fields.positive("linear_conv_kernel_dim", 4),
+                        .grouped = grouped};
+  if (delta.value_heads % delta.key_heads != 0)
+    fields.wrong("linear_num_key_heads", Json(delta.key_heads), "a divisor of linear_num_value_heads");
+  const Json* types = fields.find("layer_types");
+  if (types != nullptr && (!types->is_array() || types->size() < c.specs.size()))
+    fields.wrong("layer_types", *types, "one name per layer");
+  const std::int64_t interval = fields.positive("full_attention_interval", 4);
+  const bool bias = fields.boolean("attention_bias").value_or(false);
+  each_spec(c, [&](LayerSpec& spec, std::int64_t layer) {
+    bool linear = (layer + 1) % interval != 0;
+    if (types != nullptr) {
+      const Json& type = (*types)[static_cast<std::size_t>(layer)];
+      linear = type == "linear_attention";
+      if (!linear && type != "full_attention")
+        fields.unsupported("layer_types", type, "\"linear_attention\" or \"full_attention\"");
+    }
+    if (linear) {
+      spec.delta = delta;
+      spec.rope = LayerSpec::no_rope;
+      return;
+    }
+    spec.qkv_bias = spec.output_bias = bias;
+    spec.head_norm = HeadNorm::each;
+    spec.output_gate = true;
+  });
+}
+
+// Qwen3.5, dense.
+inline void describe_qwen3_5(const JsonFields& fields, DecoderConfig& c) {
+  read_qwen_delta(fields, {.kv_heads = 4, .head_dim = 256}, false, c);
+}
+
+// Qwen3.5 with experts in every layer, and one that all tokens pass; their weights sum to 1.
+inline void describe_qwen3_5_moe(const JsonFields& fields, DecoderConfig& c) {
+  ExpertSpec experts{.width = fields.positive("moe_intermediate_size", 512),
+                     .shared_width = fields.positive("shared_expert_intermediate_size", 512),
+                     .normalised = true};
+  read_qwen_delta(fields, {.kv_heads = 2, .head_dim = 256, .intermediate = experts.width}, false, c);
+  const ExpertDefaults defaults{.count = 256, .chosen = 8, .two_spellings = false};
+  experts.count = read_expert_count(fields, defaults);
+  if (experts.count == 0) fields.wrong("num_experts", Json(experts.count), "1 or more");
+  experts.chosen = read_chosen(fields, defaults.chosen, experts.count);
+  each_spec(c, [&](LayerSpec& spec, std::int64_t) { spec.experts = experts; });
+  read_balance(fields, c);
+}
+
+// Qwen3-Next: maps grouped by key head, and experts in the layers that decoder_sparse_step and mlp_only_layers leave.
+inline void describe_qwen3_next(const JsonFields& fields, DecoderConfig& c) {
+  read_qwen_delta(fields, {.kv_heads = 2, .head_dim = 256, .intermediate = 5632}, true, c);
+  read_sparse_layers(fields,
+                     {.width = fields.positive("moe_intermediate_size", 512),
+                      .shared_width = fields.positive("shared_expert_intermediate_size", 512),
+                      .normalised = fields.boolean("norm_topk_prob").value_or(true)},
+                     {.count = 512, .chosen = 10, .two_spellings = false}, c);
+}
+
 struct Family {
   std::string_view model_type, architecture, who;
   void (*describe)(const JsonFields& fields, DecoderConfig& config);
@@ -429,6 +429,9 @@ inline constexpr Family families[] = {
     {"qwen3_moe", "Qwen3MoeForCausalLM", "Qwen3, mixture of experts", describe_qwen3_moe},
     {"qwen2_moe", "Qwen2MoeForCausalLM", "Qwen1.5 and Qwen2, mixture of experts", describe_qwen2_moe},
     {"mixtral", "MixtralForCausalLM", "Mixtral", describe_mixtral},
+    {"qwen3_5_text", "Qwen3_5ForCausalLM", "Qwen3.5, text", describe_qwen3_5},
+    {"qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", "Qwen3.5, text, mixture of experts", describe_qwen3_5_moe},
+    {"qwen3_next", "Qwen3NextForCausalLM", "Qwen3-Next", describe_qwen3_next},
     {"gemma2", "Gemma2ForCausalLM", "Gemma 2", describe_gemma2},
     {"gemma3_text", "Gemma3ForCausalLM", "Gemma 3, text", describe_gemma3},
     {"olmo2", "Olmo2ForCausalLM", "OLMo 2", describe_olmo2},

@@ -45,9 +45,29 @@ RLALGO_INLINE Json read_json_file(const std::filesystem::path& path) {
   return std::move(json);
 }
 
+// The config.json of the text model of one that sees images; any other as it is.
+inline Json text_config_of(Json json) {
+  const std::string type = json.value("model_type", Json()).is_string() ? json["model_type"].get<std::string>() : "";
+  const auto text = json.find("text_config");
+  if ((type != "qwen3_5" && type != "qwen3_5_moe") || text == json.end() || !text->is_object()) return json;
+  Json out = *text;
+  out["model_type"] = type + "_text";
+  out["architectures"] = Json::array({type == "qwen3_5" ? "Qwen3_5ForCausalLM" : "Qwen3_5MoeForCausalLM"});
+  for (const char* key : {"dtype", "torch_dtype", "transformers_version", "quantization_config"})
+    if (json.contains(key) && !out.contains(key)) out[key] = json[key];
+  // Files without an output embedding have one that is tied, whichever of the two says so.
+  const auto tied = [](const Json& of) {
+    const auto at = of.find("tie_word_embeddings");
+    return at != of.end() && at->is_boolean() && at->get<bool>();
+  };
+  if (tied(json)) out["tie_word_embeddings"] = true;
+  return out;
+}
+
 }  // namespace detail
 
 RLALGO_INLINE HfConfig parse_hf_config(Json json, const std::string& where) {
+  json = detail::text_config_of(std::move(json));
   const detail::JsonFields fields(json, where);
   const std::string type = fields.text("model_type").value_or("");
   std::string architecture;

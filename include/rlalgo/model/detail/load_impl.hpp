@@ -40,8 +40,15 @@ RLALGO_INLINE std::string name_list(const std::vector<std::string>& names) {
   return out;
 }
 
+RLALGO_INLINE std::string unread_part(const std::string& name, const DecoderConfig& config) {
+  for (const std::string& first : config.unread)
+    if (name.starts_with(first)) return first;
+  return "";
+}
+
 RLALGO_INLINE bool is_ignored_tensor(const std::string& name, const DecoderConfig& config) {
-  return name.ends_with("rotary_emb.inv_freq") || (config.tied_embeddings && name == "lm_head.weight");
+  return !unread_part(name, config).empty() || name.ends_with("rotary_emb.inv_freq") ||
+         (config.tied_embeddings && name == "lm_head.weight");
 }
 
 RLALGO_INLINE std::string place_list(const CheckpointFiles& files, const std::vector<std::string>& names) {
@@ -78,6 +85,16 @@ RLALGO_INLINE void untie_by_files(HfConfig& hf, const CheckpointFiles& files, at
   if (detail::equal_in(dtype, files.map(input), files.map(output))) return;
   hf.decoder.tied_embeddings = false;
   hf.json["tie_word_embeddings"] = false;
+}
+
+RLALGO_INLINE std::map<std::string, std::int64_t> unread_tensors(const std::filesystem::path& directory,
+                                                                 const DecoderConfig& config) {
+  std::map<std::string, std::int64_t> out;
+  if (config.unread.empty()) return out;
+  const CheckpointFiles files(directory);
+  for (const auto& [name, place] : files.places())
+    if (const std::string part = detail::unread_part(name, config); !part.empty()) ++out[part];
+  return out;
 }
 
 RLALGO_INLINE std::unique_ptr<Decoder> load_decoder(const std::filesystem::path& directory,

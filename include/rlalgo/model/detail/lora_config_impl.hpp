@@ -49,9 +49,9 @@ RLALGO_INLINE void check_saved_modules(const LoraConfig& c, const std::vector<st
              "name what the layers have (mlp, norm, o_proj), one layer (layers.0), or train without an adapter");
     for (const std::string& path : linears) {
       for (const std::string& module : modules_around(entry, path))
-        if (module.ends_with(".self_attn"))
+        if (module.ends_with(".self_attn") || module.ends_with(".linear_attn"))
           refuse("modules_to_save names an attention as a whole, whose copy PEFT cannot run", entry,
-                 "name its parts: q_proj or o_proj, for example");
+                 "name its parts: q_proj, o_proj or out_proj, for example");
       if (!modules_around(entry, path).empty() && is_lora_target(c, path))
         refuse("modules_to_save names a module that gets the adapter as well", entry + ", the end of a part of " + path,
                "write whole names (mlp, not lp), or take the module out of target_modules");

@@ -82,7 +82,8 @@ RLALGO_INLINE void AdapterMerger::write(const std::filesystem::path& target) {
   // Shards in the order of their names; a tensor that the adapter adds goes into the last.
   std::map<std::string, PendingTensors> shards;
   for (const auto& [name, place] : files_.places())
-    if (!(untied() && name == "lm_head.weight" && hf_.decoder.tied_embeddings))
+    if (unread_part(name, hf_.decoder).empty() &&
+        !(untied() && name == "lm_head.weight" && hf_.decoder.tied_embeddings))
       shards[place.file->path().filename().string()].push_back(pending(name, name));
   if (untied())
     shards.rbegin()->second.push_back(

@@ -58,8 +58,7 @@ inline double seconds_between(std::chrono::steady_clock::time_point a, std::chro
 RLALGO_INLINE Engine::Engine(const model::DecoderConfig& decoder, Config config, std::vector<data::TokenId> stop_ids)
     : config_(std::move(config)), decoder_(decoder, config_.engine, nullptr, std::move(stop_ids)) {
   if (config_.engine.cache_bytes > 0) {
-    const inference::KvCache pages(decoder.layers, decoder.kv_heads, decoder.head_dim,
-                                   config_.engine.cache_element.value_or(inference::CacheElement::float32));
+    const inference::KvCache pages(decoder, config_.engine.cache_element.value_or(inference::CacheElement::float32));
     live_.page_limit = std::max<std::size_t>(1, config_.engine.cache_bytes / pages.page_bytes());
   }
   const std::vector<double> waits = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,  0.25,  0.5,  0.75,

@@ -335,7 +335,7 @@ inline ServerConfig checked(ServerConfig config, const ServedModel& model) {
   // Memory for 1 GiB of keys and values, and for the longest request at least.
   if (engine.cache_bytes == 0) {
     const model::DecoderConfig& decoder = model.decoder->config();
-    const inference::KvCache pages(decoder.layers, decoder.kv_heads, decoder.head_dim, *engine.cache_element);
+    const inference::KvCache pages(decoder, *engine.cache_element);
     const std::size_t longest = (inference::KvCache::pages_for(model.length_limit()) + 2) * pages.page_bytes();
     engine.cache_bytes = std::max(std::size_t{1} << 30U, longest);
   }
