@@ -1,6 +1,7 @@
 # Installs the program `rlalgo` (component `Runtime`) so that it runs wherever the installation is moved to:
 #   bin/rlalgo                    RUNPATH relative to itself
 #   lib/rlalgo/                   every library that it needs and that is not the C or C++ runtime of the system
+#                                 librlalgo_arrow.so among them, which reads Parquet; Arrow itself comes with Python's pyarrow
 #   share/rlalgo/build.json       version, commit, LibTorch, glibc
 #   share/rlalgo/examples/…       the quickstart
 #   share/doc/rlalgo/…            the pages of docs/, LICENSE and the licences of the libraries
@@ -22,11 +23,20 @@ if(RLALGO_PROGRAM)
   unset(RLALGO_PROGRAM CACHE)  # holds for this time only: the folder may be used to build in, next
   add_custom_target(rlalgo)    # what a build asks for
   install(PROGRAMS ${_rlalgo_built} DESTINATION bin RENAME rlalgo COMPONENT Runtime)
+  cmake_path(REPLACE_FILENAME _rlalgo_built librlalgo_arrow.so OUTPUT_VARIABLE _rlalgo_plugin)
+  install(FILES ${_rlalgo_plugin} DESTINATION lib/rlalgo COMPONENT Runtime OPTIONAL)
+  install(CODE "set(_plugin \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/rlalgo/librlalgo_arrow.so\")
+if(EXISTS \"\${_plugin}\")
+  file(RPATH_SET FILE \"\${_plugin}\" NEW_RPATH [[$ORIGIN:$ORIGIN/../../../pyarrow]])
+endif()" COMPONENT Runtime)
 else()
   set(_rlalgo_built $<TARGET_FILE:rlalgo>)
   # The longer of the two, so that there is room for either (bundle.cmake sets the one that is meant).
   set_target_properties(rlalgo PROPERTIES INSTALL_RPATH "${RLALGO_RUNPATH_OF_WHEEL}")
   install(TARGETS rlalgo RUNTIME DESTINATION bin COMPONENT Runtime)
+  if(TARGET rlalgo_arrow)
+    install(TARGETS rlalgo_arrow LIBRARY DESTINATION lib/rlalgo COMPONENT Runtime)
+  endif()
 endif()
 set(_rlalgo_runpath "${RLALGO_RUNPATH_OF_WHEEL}")
 if(RLALGO_BUNDLE_TORCH)

@@ -19,6 +19,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/dataset_files.hpp>
+#include <rlalgo/data/dataset_folder.hpp>
 #include <rlalgo/data/detail/input_file.hpp>
 #include <rlalgo/data/hub_cache.hpp>
 
@@ -35,12 +36,12 @@ RLALGO_INLINE std::string lowered_extension(const fs::path& path) {
 
 RLALGO_INLINE std::string format_of(const fs::path& path, const std::string& ds_type, bool strict) {
   static const std::map<std::string, std::string> formats = {
-      {".json", "json"}, {".jsonl", "json"}, {".ndjson", "json"}, {"json", "json"}, {".csv", "csv"},
-      {"csv", "csv"},    {".tsv", "tsv"},    {"tsv", "tsv"},      {".txt", "text"}, {"text", "text"}};
-  static const std::map<std::string, std::string> refused = {{".parquet", "Parquet"}, {".arrow", "Arrow"},
-                                                             {".zst", "zstd"},        {".xz", "xz"},
-                                                             {"parquet", "Parquet"},  {"arrow", "Arrow"}};
-  const fs::path plain = lowered_extension(path) == ".gz" ? path.stem() : path;
+      {".json", "json"},   {".jsonl", "json"}, {".ndjson", "json"},     {"json", "json"},      {".csv", "csv"},
+      {"csv", "csv"},      {".tsv", "tsv"},    {"tsv", "tsv"},          {".txt", "text"},      {"text", "text"},
+      {".arrow", "arrow"}, {"arrow", "arrow"}, {".parquet", "parquet"}, {"parquet", "parquet"}};
+  static const std::map<std::string, std::string> refused = {{".xz", "xz"}};
+  const std::string outer = lowered_extension(path);
+  const fs::path plain = outer == ".gz" || outer == ".zst" ? path.stem() : path;
   const std::string extension = lowered_extension(plain);
   const std::string key = ds_type.empty() ? extension : ds_type;
   if (const auto found = refused.find(key); found != refused.end()) {
@@ -50,9 +51,11 @@ RLALGO_INLINE std::string format_of(const fs::path& path, const std::string& ds_
   if (ds_type == "csv" && extension == ".tsv") return "tsv";
   if (const auto found = formats.find(key); found != formats.end()) return found->second;
   if (ds_type.empty()) return strict ? "json" : "";
-  core::raise(
-      "data", 6,
-      {.what = "ds_type is not known", .found = ds_type, .expected = "json, csv or text", .where = path.string()});
+  core::raise("data", 6,
+              {.what = "ds_type is not known",
+               .found = ds_type,
+               .expected = "json, csv, text, parquet or arrow",
+               .where = path.string()});
 }
 
 RLALGO_INLINE bool is_pattern(const std::string& path) { return path.find_first_of("*?[") != std::string::npos; }
@@ -135,66 +138,6 @@ RLALGO_INLINE std::vector<fs::path> expand_data_files(const std::vector<std::str
   return out;
 }
 
-RLALGO_INLINE bool holds_word(const std::string& text, std::string_view word) {
-  const auto separates = [&](std::size_t at) { return !std::isalpha(static_cast<unsigned char>(text[at])); };
-  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
-    const std::size_t end = at + word.size();
-    if ((at == 0 || separates(at - 1)) && (end == text.size() || separates(end))) return true;
-  }
-  return false;
-}
-
-RLALGO_INLINE std::string split_named_in(const std::string& text) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 10> words = {{{"train", "train"},
-                                                                                           {"training", "train"},
-                                                                                           {"validation", "validation"},
-                                                                                           {"valid", "validation"},
-                                                                                           {"val", "validation"},
-                                                                                           {"dev", "validation"},
-                                                                                           {"test", "test"},
-                                                                                           {"testing", "test"},
-                                                                                           {"eval", "test"},
-                                                                                           {"evaluation", "test"}}};
-  for (const auto& [word, split] : words)
-    if (holds_word(text, word)) return std::string(split);
-  return {};
-}
-
-RLALGO_INLINE SplitFiles discover(const fs::path& directory, const std::string& ds_type) {
-  std::vector<fs::path> files;
-  fs::path unread;
-  std::error_code error;  // of a link that leads nowhere: no file
-  for (const auto& entry : fs::recursive_directory_iterator(directory, fs::directory_options::skip_permission_denied)) {
-    const std::string name = entry.path().filename().string();
-    if (!entry.is_regular_file(error) || name.starts_with('.')) continue;
-    if (name == "dataset_info.json" || name == "dataset_infos.json" || name == "state.json") continue;
-    const std::string format = format_of(entry.path(), "", false);
-    if (!format.empty() && (ds_type.empty() || format_of(entry.path(), ds_type, false) == format))
-      files.push_back(entry.path());
-    if (format.empty() && entry.path().has_extension() && lowered_extension(entry.path()) != ".md")
-      unread = entry.path();
-  }
-  if (files.empty()) {
-    if (!unread.empty()) format_of(unread, "", true);
-    core::raise("data", 1,
-                {.what = "the dataset directory holds no dataset file",
-                 .expected = ".json, .jsonl, .csv, .tsv or .txt files, also as .gz",
-                 .where = directory.string()});
-  }
-  std::sort(files.begin(), files.end());
-  SplitFiles splits;
-  for (const fs::path& file : files)
-    if (const std::string split = split_named_in(file.stem().string()); !split.empty()) splits[split].push_back(file);
-  if (splits.empty()) {
-    for (const fs::path& file : files) {
-      const std::string folder = file.lexically_relative(directory).parent_path().string();
-      if (const std::string split = split_named_in(folder); !split.empty()) splits[split].push_back(file);
-    }
-  }
-  if (splits.empty()) splits["train"] = files;
-  return splits;
-}
-
 // The files of data_files, by split.
 RLALGO_INLINE SplitFiles listed_files(const DatasetSource& source, const fs::path& directory) {
   if (!source.data_files.empty()) return {{"train", expand_data_files(source.data_files, directory)}};
@@ -211,19 +154,11 @@ RLALGO_INLINE std::string format_named_by(const DatasetSource& source) {
   return source.path;
 }
 
-RLALGO_INLINE std::string first_data_file(const DatasetSource& source) {
-  DatasetSource pathless = source;
-  pathless.path.clear();
-  return pathless.label();
-}
-
 // The files of `path: json` and its kin.
 RLALGO_INLINE SplitFiles files_of_format(const DatasetSource& source) {
   const std::string where = "datasets path \"" + source.path + "\"";
-  if (source.path != "json" && source.path != "csv" && source.path != "text") {
-    if (source.path == "parquet" || source.path == "arrow") (void)format_of(first_data_file(source), source.path, true);
-    raise_unread_format(source.path, where);
-  }
+  static constexpr std::array<std::string_view, 5> read = {"json", "csv", "text", "parquet", "arrow"};
+  if (std::find(read.begin(), read.end(), source.path) == read.end()) raise_unread_format(source.path, where);
   if (!source.has_data_files())
     core::raise("data", 1,
                 {.what = "a datasets entry names a format and no files",
@@ -278,10 +213,10 @@ RLALGO_INLINE SplitFiles files_of(const DatasetSource& source) {
                                        source.path + ") or give a local path"
                                  : "relative paths start from the working directory, " + fs::current_path().string()});
     }
-    root = !source.name.empty() && core::is_directory(*cached / source.name) ? *cached / source.name : *cached;
+    root = *cached;
   }
   if (core::is_directory(root))
-    return source.has_data_files() ? listed_files(source, root) : discover(root, source.ds_type);
+    return source.has_data_files() ? listed_files(source, root) : files_of_folder(root, source);
   if (source.has_data_files())
     core::raise("data", 1,
                 {.what = "path is a file, so data_files would not be read",
