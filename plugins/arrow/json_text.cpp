@@ -79,6 +79,24 @@ const Array& as(const arrow::Array& array) {
 
 const arrow::DataType& value_type(const arrow::DataType& type) { return *type.field(0)->type(); }
 
+// The run that holds the element: the first whose end lies behind it.
+std::int64_t run_of(const arrow::Array& ends, std::int64_t element) {
+  const auto end_of = [&](std::int64_t run) -> std::int64_t {
+    if (ends.type_id() == Type::INT16) return as<arrow::Int16Array>(ends).Value(run);
+    if (ends.type_id() == Type::INT32) return as<arrow::Int32Array>(ends).Value(run);
+    return as<arrow::Int64Array>(ends).Value(run);
+  };
+  std::int64_t low = 0, high = ends.length() - 1;
+  while (low < high) {
+    const std::int64_t middle = low + (high - low) / 2;
+    if (end_of(middle) > element)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
 bool is_json(const arrow::DataType& type) {
   return type.id() == Type::EXTENSION &&
          static_cast<const arrow::ExtensionType&>(type).extension_name() == "arrow.json";
@@ -322,9 +340,7 @@ void CellWriter::append(const arrow::Array& array, std::int64_t at, std::string&
     }
     case Type::RUN_END_ENCODED: {
       const auto& runs = as<arrow::RunEndEncodedArray>(array);
-      const auto decoded = runs.GetScalar(at).ValueOrDie();
-      const auto one = arrow::MakeArrayFromScalar(*static_cast<const arrow::RunEndEncodedScalar&>(*decoded).value, 1);
-      return append(**one, 0, out);
+      return append(*runs.values(), run_of(*runs.run_ends(), array.offset() + at), out);
     }
     case Type::EXTENSION: {
       const auto& extension = as<arrow::ExtensionArray>(array);

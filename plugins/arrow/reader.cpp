@@ -73,8 +73,13 @@ void require(const arrow::Status& status) {
   if (!status.ok()) raise_status(status);
 }
 
-// The memory that one file may take: a page, or a batch of rows, that is beyond it is refused.
-constexpr std::int64_t memory_limit = std::int64_t{3} << 30;
+// The memory that open files may take: a page, or a batch of rows, that is beyond it is refused. Arrow's own threads may give
+// back a buffer after its file is closed, so the pool is never destroyed.
+arrow::MemoryPool* memory() {
+  constexpr std::int64_t limit = std::int64_t{4} << 30;
+  static auto* const pool = new arrow::CappedMemoryPool(arrow::default_memory_pool(), limit);
+  return pool;
+}
 constexpr std::int64_t batch_rows = 256;
 constexpr std::int64_t buffer_bytes = std::int64_t{1} << 20;
 
@@ -214,12 +219,11 @@ class IpcStreamSource final : public Source {
 
 class Reader {
  public:
-  explicit Reader(const data::ColumnarRequest& request)
-      : pool_(arrow::default_memory_pool(), memory_limit), cells_(request.row_limit), limit_(request.row_limit) {
+  explicit Reader(const data::ColumnarRequest& request) : cells_(request.row_limit), limit_(request.row_limit) {
     std::vector<std::string> names;
     for (std::int64_t i = 0; i < request.number_columns; ++i) names.emplace_back(request.columns[i]);
     const std::vector<std::string>* wanted = request.columns != nullptr ? &names : nullptr;
-    auto opened = arrow::io::ReadableFile::Open(request.path, &pool_);
+    auto opened = arrow::io::ReadableFile::Open(request.path, memory());
     if (!opened.ok()) throw Problem{data::columnar_unreadable, opened.status().message()};
     const std::shared_ptr<arrow::io::RandomAccessFile> file = std::move(opened).ValueUnsafe();
     char head[8] = {};
@@ -229,12 +233,12 @@ class Reader {
     if (magic.starts_with("PARE")) throw Problem{data::columnar_encrypted, "the file has an encrypted footer"};
     std::shared_ptr<arrow::Schema> schema;
     if (magic.starts_with("PAR1")) {
-      auto source = std::make_unique<ParquetSource>(file, &pool_, wanted);
+      auto source = std::make_unique<ParquetSource>(file, memory(), wanted);
       schema = source->schema;
       source_ = std::move(source);
     } else if (magic.starts_with("ARROW1") || magic.starts_with(std::string_view("\xff\xff\xff\xff", 4))) {
       arrow::ipc::IpcReadOptions options;
-      options.memory_pool = &pool_;
+      options.memory_pool = memory();
       options.use_threads = false;
       if (magic[0] == 'A') {
         auto source = std::make_unique<IpcFileSource>(file, options);
@@ -324,7 +328,6 @@ class Reader {
     return true;
   }
 
-  arrow::CappedMemoryPool pool_;
   CellWriter cells_;
   std::int64_t limit_;
   std::unique_ptr<Source> source_;

@@ -36,7 +36,7 @@ class ColumnarRows final : public RowReader {
   // `columns`: those that are read; empty: all.
   ColumnarRows(const std::filesystem::path& path, const std::vector<std::string>& columns,
                std::function<void(const std::string&)> tell = {});
-  ~ColumnarRows() override;
+  RLALGO_INLINE ~ColumnarRows() override;
   ColumnarRows(const ColumnarRows&) = delete;
   ColumnarRows& operator=(const ColumnarRows&) = delete;
 

@@ -19,7 +19,8 @@
 #include <string>
 #include <vector>
 
-#include <rlalgo/data/dataset_files.hpp>
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/data/dataset_source.hpp>
 
 namespace rlalgo::data {
 

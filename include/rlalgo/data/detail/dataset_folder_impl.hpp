@@ -19,8 +19,8 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/nearest.hpp>
 #include <rlalgo/core/regular_file.hpp>
-#include <rlalgo/data/dataset_files.hpp>
 #include <rlalgo/data/dataset_folder.hpp>
+#include <rlalgo/data/dataset_source.hpp>
 
 namespace rlalgo::data {
 
