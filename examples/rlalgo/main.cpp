@@ -48,7 +48,7 @@ struct Verb {
   Stage stage = Stage::at_once;
 };
 
-constexpr std::array<Verb, 11> verbs = {{
+constexpr std::array<Verb, 12> verbs = {{
     {"train", "train CONFIG.yaml [--key value …]", "trains as the configuration says; any key can be overridden",
      cli::train, false, Stage::starting},
     {"preprocess", "preprocess CONFIG.yaml [--debug] [--key value …]",
@@ -67,6 +67,8 @@ constexpr std::array<Verb, 11> verbs = {{
      "answers generation requests over HTTP, as OpenAI's, vLLM's and TRL's servers do", cli::vllm_serve, false,
      Stage::starting},
     {"report", "report OUTPUT_DIR", "rewrites report.html of a finished or running training", cli::report},
+    {"fetch", "fetch NAME [--repo-type model|dataset] …",
+     "downloads a model or a dataset of the Hugging Face Hub into the cache", cli::fetch, true, Stage::starting},
     {"version", "version", "prints the versions of rlalgo and of what it is built on", cli::version},
 }};
 

@@ -118,8 +118,8 @@ RLALGO_INLINE SplitFiles files_of(const DatasetSource& source) {
                    .expected = "a local path, or an id under " + hub_cache_directory().string(),
                    .where = "datasets path \"" + source.path + "\"",
                    .remedy = is_hub_id(source.path)
-                                 ? "nothing is downloaded: fetch it first (hf download --repo-type dataset " +
-                                       source.path + ") or give a local path"
+                                 ? "nothing is downloaded unless you ask for it: rlalgo fetch --repo-type dataset " +
+                                       source.path + (source.revision.empty() ? "" : " --revision " + source.revision)
                                  : "relative paths start from the working directory, " + fs::current_path().string()});
     }
     root = *cached;
