@@ -137,5 +137,4 @@ def packed_lines(c):
     same_run(c, "lines", "zstd")
 
 
-if __name__ == "__main__":
-    main(CASES)
+main(CASES)

@@ -53,7 +53,7 @@ struct HubDownload {
   std::string endpoint = {};         // "" = $HF_ENDPOINT, else https://huggingface.co
   std::string token = {};            // "" = hub_token()
   std::filesystem::path cache = {};  // "" = data::hub_cache_directory()
-  double idle_seconds = 30.0;        // see http/transfer.hpp
+  double idle_seconds = 30.0;        // see http/transfer.hpp; $HF_HUB_DOWNLOAD_TIMEOUT comes first
   double window_seconds = 60.0;
   std::uint64_t window_bytes = 60'000;
   int attempts = 6;              // in a row without a byte
