@@ -5,9 +5,10 @@
 #include <cctype>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -24,7 +25,6 @@
 #include <rlalgo/http/reply_message.hpp>
 #include <rlalgo/http/retry.hpp>
 #include <rlalgo/http/transfer.hpp>
-#include <rlalgo/remote/hub_download.hpp>
 
 namespace rlalgo::remote::detail {
 
@@ -74,27 +74,38 @@ inline bool is_hexadecimal(const std::string& text, std::size_t size) {
   return text.size() == size && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
+// Whom is asked for what, and for how long; of HubDownload.
+struct HubAccess {
+  std::string id, revision, endpoint, token;
+  std::optional<data::HubKind> kind;
+  double idle_seconds = 0.0, window_seconds = 0.0;
+  std::uint64_t window_bytes = 0;
+  int attempts = 1;
+  double first_wait = 0.0;
+  std::function<void(const std::string&)> tell;
+  std::stop_token stop;
+};
+
 class HubCalls {
  protected:
-  explicit HubCalls(const HubDownload& settings) : settings_(settings) {
+  explicit HubCalls(HubAccess access) : access_(std::move(access)) {
     if (hub_switch("HF_HUB_OFFLINE"))
       core::raise_usage("remote", 91,
                         {.what = "fetching is switched off",
                          .found = "HF_HUB_OFFLINE is set",
                          .remedy = "unset it for this command"});
-    if (!data::is_hub_id(settings_.id))
+    if (!data::is_hub_id(access_.id))
       core::raise_usage("remote", 91,
-                        {.what = "this is no name of a repository", .found = settings_.id, .expected = "OWNER/NAME"});
-    if (settings_.revision.empty() || settings_.revision.front() == '/' ||
-        settings_.revision.find("..") != std::string::npos)
+                        {.what = "this is no name of a repository", .found = access_.id, .expected = "OWNER/NAME"});
+    if (access_.revision.empty() || access_.revision.front() == '/' || access_.revision.find("..") != std::string::npos)
       core::raise_usage(
           "remote", 91,
-          {.what = "this is no revision", .found = settings_.revision, .expected = "a branch, a tag or a commit"});
-    endpoint_ = !settings_.endpoint.empty() ? settings_.endpoint : hub_variable("HF_ENDPOINT");
+          {.what = "this is no revision", .found = access_.revision, .expected = "a branch, a tag or a commit"});
+    endpoint_ = !access_.endpoint.empty() ? access_.endpoint : hub_variable("HF_ENDPOINT");
     if (endpoint_.empty()) endpoint_ = "https://huggingface.co";
     while (endpoint_.ends_with('/')) endpoint_.pop_back();
     origin_ = http::origin_of(endpoint_);
-    token_ = !settings_.token.empty() ? settings_.token : hub_token();
+    token_ = access_.token;
     if (const std::string seconds = hub_variable("HF_HUB_DOWNLOAD_TIMEOUT"); !seconds.empty()) {
       char* end = nullptr;
       idle_seconds_ = std::strtod(seconds.c_str(), &end);
@@ -102,24 +113,24 @@ class HubCalls {
         core::raise_usage("remote", 91,
                           {.what = "HF_HUB_DOWNLOAD_TIMEOUT is no time", .found = seconds, .expected = "seconds"});
     } else {
-      idle_seconds_ = settings_.idle_seconds;
+      idle_seconds_ = access_.idle_seconds;
     }
   }
 
   [[nodiscard]] std::string kind_name() const { return kind_ == data::HubKind::models ? "model" : "dataset"; }
   [[nodiscard]] std::string api(const std::string& rest) const {
-    return endpoint_ + "/api/" + kind_name() + "s/" + settings_.id + rest;
+    return endpoint_ + "/api/" + kind_name() + "s/" + access_.id + rest;
   }
   [[nodiscard]] std::string page() const {
-    return endpoint_ + (kind_ == data::HubKind::datasets ? "/datasets/" : "/") + settings_.id;
+    return endpoint_ + (kind_ == data::HubKind::datasets ? "/datasets/" : "/") + access_.id;
   }
 
   [[nodiscard]] http::TransferRequest request(const std::string& url) const {
     http::TransferRequest out{.url = url,
                               .idle_seconds = idle_seconds_,
-                              .window_seconds = settings_.window_seconds,
-                              .window_bytes = settings_.window_bytes,
-                              .stop = settings_.stop};
+                              .window_seconds = access_.window_seconds,
+                              .window_bytes = access_.window_bytes,
+                              .stop = access_.stop};
     if (!token_.empty() && http::origin_of(url) == origin_)
       out.headers.push_back({"Authorization", "Bearer " + token_});
     return out;
@@ -146,8 +157,8 @@ class HubCalls {
   }
 
   [[nodiscard]] std::optional<double> wait_after(const http::Result& result, int attempt) const {
-    if (attempt >= settings_.attempts) return std::nullopt;
-    double wait = settings_.first_wait * static_cast<double>(1LL << std::min(attempt - 1, 30));
+    if (attempt >= access_.attempts) return std::nullopt;
+    double wait = access_.first_wait * static_cast<double>(1LL << std::min(attempt - 1, 30));
     if (result.answered()) {
       const int status = result.response().status;
       if (status != 408 && status != 429 && status / 100 != 5) return std::nullopt;
@@ -160,18 +171,17 @@ class HubCalls {
     return std::min(wait, 60.0);
   }
   void pause(double seconds, const std::string& what, const std::string& why) const {
-    if (settings_.tell) {
+    if (access_.tell) {
       char text[32];
       std::snprintf(text, sizeof text, "%.1f", seconds);
-      settings_.tell(what + ": " + why + "; again in " + text + " s");
+      access_.tell(what + ": " + why + "; again in " + text + " s");
     }
-    if (!wait_a_while(seconds, settings_.stop)) raise_given_up();
+    if (!wait_a_while(seconds, access_.stop)) raise_given_up();
   }
   [[noreturn]] void raise_given_up() const {
     core::stop_if_interrupted();
-    core::raise(
-        "remote", 87,
-        {.what = "fetching was given up", .where = settings_.id, .remedy = "the same command goes on from here"});
+    core::raise("remote", 87,
+                {.what = "fetching was given up", .where = access_.id, .remedy = "the same command goes on from here"});
   }
 
   // An answer of the API, and its headers; with a status that is not 2xx only where `absent` is one.
@@ -226,7 +236,7 @@ class HubCalls {
       text.remedy = "ask for access at " + page() + ", and " + token;
     } else if (kind == "RevisionNotFound") {
       text.what = "there is no such revision";
-      text.remedy = "check --revision " + settings_.revision;
+      text.remedy = "check --revision " + access_.revision;
     } else if (kind == "EntryNotFound") {
       text.what = "the file is not there any more";
     } else if (message.find("Invalid credentials") != std::string::npos) {
@@ -248,7 +258,7 @@ class HubCalls {
     core::raise("remote", 86, text);
   }
 
-  const HubDownload& settings_;
+  const HubAccess access_;
   std::string endpoint_, origin_, token_;
   double idle_seconds_ = 0.0;
   data::HubKind kind_ = data::HubKind::models;

@@ -73,7 +73,20 @@ class BlobLock {
 
 class HubFetch : HubListing {
  public:
-  explicit HubFetch(const HubDownload& settings) : HubListing(settings) {}
+  explicit HubFetch(const HubDownload& settings)
+      : HubListing({.id = settings.id,
+                    .revision = settings.revision,
+                    .endpoint = settings.endpoint,
+                    .token = settings.token.empty() ? hub_token() : settings.token,
+                    .kind = settings.kind,
+                    .idle_seconds = settings.idle_seconds,
+                    .window_seconds = settings.window_seconds,
+                    .window_bytes = settings.window_bytes,
+                    .attempts = settings.attempts,
+                    .first_wait = settings.first_wait,
+                    .tell = settings.tell,
+                    .stop = settings.stop}),
+        settings_(settings) {}
 
   HubSnapshot run() {
     find_repository();
@@ -331,6 +344,7 @@ class HubFetch : HubListing {
     if (core::read_regular_file(reference, 4096).text != commit_) write_file(reference, commit_);
   }
 
+  const HubDownload& settings_;
   fs::path repository_, locks_;
   std::vector<HubFile> all_;
   HubProgress progress_;

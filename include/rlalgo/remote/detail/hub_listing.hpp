@@ -43,7 +43,7 @@ class HubListing : protected HubCalls {
 
   // The commit, where there is such a repository; nothing where `kind_` has none of this name.
   std::optional<std::string> commit_of_revision(bool required) {
-    const std::string url = api("/revision/" + quoted_url(settings_.revision));
+    const std::string url = api("/revision/" + quoted_url(access_.revision));
     const http::Response response = call(url);
     if (!response.ok()) {
       const std::string* code = http::find_header(response.headers, "X-Error-Code");
@@ -60,8 +60,8 @@ class HubListing : protected HubCalls {
   }
 
   void find_repository() {
-    if (settings_.kind) {
-      kind_ = *settings_.kind;
+    if (access_.kind) {
+      kind_ = *access_.kind;
       commit_ = *commit_of_revision(true);
       return;
     }
@@ -72,7 +72,7 @@ class HubListing : protected HubCalls {
     if (model && dataset)
       core::raise_usage("remote", 91,
                         {.what = "there are a model and a dataset of this name",
-                         .found = settings_.id,
+                         .found = access_.id,
                          .remedy = "say which one: --repo-type model, or --repo-type dataset"});
     if (dataset) kind_ = data::HubKind::datasets;
     commit_ = model ? *model : *dataset;
