@@ -36,9 +36,6 @@ class ColumnarRows final : public RowReader {
   // `columns`: those that are read; empty: all.
   ColumnarRows(const std::filesystem::path& path, const std::vector<std::string>& columns,
                std::function<void(const std::string&)> tell = {});
-  RLALGO_INLINE ~ColumnarRows() override;
-  ColumnarRows(const ColumnarRows&) = delete;
-  ColumnarRows& operator=(const ColumnarRows&) = delete;
 
   RLALGO_INLINE bool next(Record& out) override;
   // Without making their values; whole row groups are not read at all.
@@ -52,7 +49,7 @@ class ColumnarRows final : public RowReader {
   std::shared_ptr<const std::string> name_;
   std::function<void(const std::string&)> tell_;
   const ColumnarPlugin* plugin_;
-  void* handle_ = nullptr;
+  std::unique_ptr<void, void (*)(void*)> handle_{nullptr, nullptr};
   std::int64_t row_ = 0;
   std::set<std::string> told_;
 };

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include <rlalgo/core/nearest.hpp>
-#include <rlalgo/data/columnar_rows.hpp>
 #include <rlalgo/data/dataset_files.hpp>
 #include <rlalgo/data/delimited_rows.hpp>
 #include <rlalgo/data/json_rows.hpp>

@@ -141,19 +141,15 @@ RLALGO_INLINE ColumnarRows::ColumnarRows(const std::filesystem::path& path, cons
                                 .number_columns = static_cast<std::int64_t>(names.size()),
                                 .row_limit = static_cast<std::int64_t>(InputLimits{}.line)};
   ColumnarProblem problem{};
-  handle_ = plugin_->open(&request, &problem);
+  handle_ = {plugin_->open(&request, &problem), plugin_->close};
   if (handle_ == nullptr) fail(problem);
   tell_left_out();
-}
-
-RLALGO_INLINE ColumnarRows::~ColumnarRows() {
-  if (handle_ != nullptr) plugin_->close(handle_);
 }
 
 RLALGO_INLINE bool ColumnarRows::next(Record& out) {
   ColumnarText text{};
   ColumnarProblem problem{};
-  const int got = plugin_->next(handle_, &text, &problem);
+  const int got = plugin_->next(handle_.get(), &text, &problem);
   if (got < 0) fail(problem);
   if (got == 0) {
     tell_left_out();
@@ -168,14 +164,14 @@ RLALGO_INLINE bool ColumnarRows::next(Record& out) {
 RLALGO_INLINE std::size_t ColumnarRows::skip(std::size_t rows) {
   ColumnarProblem problem{};
   constexpr std::size_t most = std::size_t{1} << 62;
-  const std::int64_t passed = plugin_->skip(handle_, static_cast<std::int64_t>(std::min(rows, most)), &problem);
+  const std::int64_t passed = plugin_->skip(handle_.get(), static_cast<std::int64_t>(std::min(rows, most)), &problem);
   if (passed < 0) fail(problem);
   row_ += passed;
   return static_cast<std::size_t>(passed);
 }
 
 RLALGO_INLINE void ColumnarRows::tell_left_out() {
-  const ColumnarText text = plugin_->left_out(handle_);
+  const ColumnarText text = plugin_->left_out(handle_.get());
   const Json columns = Json::parse(std::string_view(text.begin, static_cast<std::size_t>(text.size)));
   for (const auto& [name, type] : columns.items()) {
     if (!told_.insert(name).second) continue;
