@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <string>
@@ -7,6 +8,8 @@
 #include <support/http_server.hpp>
 #include <support/scratch.hpp>
 
+#include <rlalgo/core/regular_file.hpp>
+#include <rlalgo/data/hub_cache.hpp>
 #include <rlalgo/remote/hub_download.hpp>
 
 using namespace rlalgo;

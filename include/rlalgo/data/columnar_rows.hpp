@@ -28,6 +28,21 @@
 
 namespace rlalgo::data {
 
+namespace detail {
+
+struct LoadedColumnarPlugin {
+  const ColumnarPlugin* plugin = nullptr;
+  std::string found, remedy;  // why there is none
+};
+
+// Loads the plug-in, whether or not one is loaded already.
+[[nodiscard]] LoadedColumnarPlugin load_columnar_plugin();
+
+// "26" of "libarrow.so.2600: cannot open …"; "": the library that is missing is another.
+[[nodiscard]] std::string missing_arrow(const std::string& said);
+
+}  // namespace detail
+
 // What can be said once the plug-in is loaded: "Arrow 26.0.1". Raises as opening a file would.
 [[nodiscard]] std::string columnar_library();
 

@@ -48,6 +48,12 @@ struct TransferRequest {
 // Scheme, host and port of a URL: who gets what is meant for one server alone.
 [[nodiscard]] std::string origin_of(std::string_view url);
 
+namespace detail {
+
+// Whether a list as of NO_PROXY names the host: itself, a domain above it, or everybody.
+[[nodiscard]] bool excepted(const std::string& list, const std::string& host);
+
+}  // namespace detail
 }  // namespace rlalgo::http
 
 #ifndef RLALGO_COMPILED

@@ -31,11 +31,6 @@ namespace detail {
 
 inline constexpr const char* columnar_plugin_file = "librlalgo_arrow.so";
 
-struct LoadedColumnarPlugin {
-  const ColumnarPlugin* plugin = nullptr;
-  std::string found, remedy;  // why there is none
-};
-
 inline std::string environment_variable(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : "";
@@ -58,8 +53,7 @@ inline void load_arrow_from(const std::filesystem::path& root) {
   }
 }
 
-// "26" of "libarrow.so.2600: cannot open …"; "": the library that is missing is another.
-inline std::string missing_arrow(const std::string& said) {
+RLALGO_INLINE std::string missing_arrow(const std::string& said) {
   for (const std::string_view name : {"libarrow.so.", "libparquet.so."})
     if (const std::size_t at = said.find(name); at != std::string::npos) {
       const std::string digits =
@@ -69,7 +63,7 @@ inline std::string missing_arrow(const std::string& said) {
   return {};
 }
 
-inline LoadedColumnarPlugin load_columnar_plugin() {
+RLALGO_INLINE LoadedColumnarPlugin load_columnar_plugin() {
   namespace fs = std::filesystem;
   std::vector<std::string> files;
   if (const std::string named = environment_variable("RLALGO_ARROW_PLUGIN"); !named.empty()) {

@@ -74,8 +74,7 @@ inline std::string proxy_variable(const std::string& lower) {
   return {};
 }
 
-// Whether a list as of NO_PROXY names the host: itself, a domain above it, or everybody.
-inline bool excepted(const std::string& list, const std::string& host) {
+RLALGO_INLINE bool excepted(const std::string& list, const std::string& host) {
   std::size_t at = 0;
   while (at <= list.size()) {
     const std::size_t end = std::min(list.find(',', at), list.size());
