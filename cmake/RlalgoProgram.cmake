@@ -1,6 +1,7 @@
 # Installs the program `rlalgo` (component `Runtime`) so that it runs wherever the installation is moved to:
 #   bin/rlalgo                    RUNPATH relative to itself
 #   lib/rlalgo/                   every library that it needs and that is not the C or C++ runtime of the system
+#                                 librlalgo_arrow.so among them, which reads Parquet; Arrow itself comes with Python's pyarrow
 #   share/rlalgo/build.json       version, commit, LibTorch, glibc
 #   share/rlalgo/examples/…       the quickstart
 #   share/doc/rlalgo/…            the pages of docs/, LICENSE and the licences of the libraries

@@ -8,5 +8,5 @@ tool=$(command -v clang-format-14 || command -v clang-format) || {
 }
 mode=(-i)
 [ "${1:-}" = --check ] && mode=(--dry-run -Werror --ferror-limit=3)
-find include tests examples benchmarks \( -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) -print0 |
+find include tests examples benchmarks plugins \( -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) -print0 |
   xargs -0 "$tool" "${mode[@]}"

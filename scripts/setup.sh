@@ -6,17 +6,20 @@
 #     --format: clang-format, too   --clang: clang, too   --packaging: what scripts/package.sh needs (scikit-build-core), too
 #     --keep-going: build what can be built after an error
 #
-# Installs the Debian packages (when it may), unpacks LibTorch into a private Python environment, configures the CMake
-# preset (default: release) and builds the named targets (none named: configures only). Each part is skipped when done.
+# Installs the Debian packages (when it may), unpacks LibTorch into a private Python environment and Apache Arrow beside it
+# (for Parquet; without it the rest is built), configures the CMake preset (default: release) and builds the named targets
+# (none named: configures only). Each part is skipped when done.
 #
 # Environment: RLALGO_DEPS_DIR   where LibTorch is unpacked (default ~/.cache/rlalgo)
 #              RLALGO_TORCH_ROOT a LibTorch folder to use instead (CMAKE_PREFIX_PATH works too)
+#              RLALGO_ARROW_ROOT a folder `pyarrow` to use instead of the one that is unpacked
 #              RLALGO_JOBS       parallel compile jobs (default: processors, at most one per 2.5 GB of memory)
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
 torch_version=2.11.0
+arrow_version=26.0.1
 packages=(g++ cmake ninja-build ccache mold pkg-config python3 python3-venv pyflakes3 ca-certificates
   nlohmann-json3-dev libpcre2-dev libicu-dev libyaml-cpp-dev libcli11-dev libspdlog-dev
   libboost-dev libeigen3-dev librange-v3-dev libgloo-dev zlib1g-dev catch2 libbenchmark-dev)
@@ -37,7 +40,7 @@ while [ $# -gt 0 ]; do
     --packaging) packaging=yes; shift ;;
     --keep-going) keep_going=(-k 0); shift ;;
     --) shift; break ;;
-    -h | --help) sed -n '2,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    -h | --help) sed -n '2,16s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
     -*) echo "setup.sh: unknown option $1 (see --help)" >&2; exit 2 ;;
     *) break ;;
   esac
@@ -145,6 +148,27 @@ unpack_packaging() {
     stop "pip could not fetch scikit-build-core and wheel. Check the network and pip's configuration."
 }
 
+# --- Arrow ---------------------------------------------------------------------------------------------------------
+# Headers and the two libraries of the PyPI wheel pyarrow. Optional: without them Parquet and Arrow files cannot be read.
+arrow_home=${RLALGO_DEPS_DIR:-$HOME/.cache/rlalgo}/arrow-$arrow_version
+arrow_there() { [ -n "${RLALGO_ARROW_ROOT:-}" ] || [ -e "$arrow_home/pyarrow/include/arrow/api.h" ]; }
+
+unpack_arrow() {
+  local pip=$torch_home/bin/pip fresh=$arrow_home.$$
+  say "unpacking Apache Arrow $arrow_version from PyPI into $arrow_home (about 50 MB to fetch, 80 MB on disk)"
+  rm -rf "$fresh" && mkdir -p "$fresh" || return 1
+  if [ ! -x "$pip" ]; then
+    python3 -m venv "$fresh/venv" || return 1
+    pip=$fresh/venv/bin/pip
+  fi
+  "$pip" install -q --no-cache-dir --no-deps --no-compile --disable-pip-version-check --target "$fresh/all" \
+    "pyarrow==$arrow_version" >&2 || return 1
+  mkdir "$fresh/pyarrow" &&
+    mv "$fresh"/all/pyarrow/include "$fresh"/all/pyarrow/libarrow.so.* "$fresh"/all/pyarrow/libparquet.so.* \
+      "$fresh"/all/pyarrow-*.dist-info "$fresh/pyarrow/" && rm -rf "$fresh/all" "$fresh/venv" "$arrow_home" &&
+    mv "$fresh" "$arrow_home"
+}
+
 # --- Build ---------------------------------------------------------------------------------------------------------
 jobs_by_memory() {
   local processors kilobytes limit
@@ -160,11 +184,15 @@ jobs_by_memory() {
 
 # The stamp names everything the first two parts depend on; while it stands, they are not repeated.
 stamp=$build/setup.stamp
-facts="$(printf '%s\n' "${packages[@]}" "${RLALGO_DEPS_DIR:-}" "${RLALGO_TORCH_ROOT:-}" "${CMAKE_PREFIX_PATH:-}" | sort)"
+facts="$(printf '%s\n' "${packages[@]}" "${RLALGO_DEPS_DIR:-}" "${RLALGO_TORCH_ROOT:-}" "${RLALGO_ARROW_ROOT:-}" "${CMAKE_PREFIX_PATH:-}" | sort)"
 torch_there() { given_torch || unpacked_torch; }
-if [ "$(cat "$stamp" 2>/dev/null)" != "$facts" ] || ! torch_there; then
+if [ "$(cat "$stamp" 2>/dev/null)" != "$facts" ] || ! torch_there || ! arrow_there; then
   install_packages "${packages[@]}"
   torch_there || unpack_torch
+  arrow_there || unpack_arrow || {
+    rm -rf "$arrow_home.$$"
+    say "Apache Arrow could not be fetched: Parquet and Arrow files will not be readable. Run this again to try again."
+  }
   mkdir -p "$build"
   rm -f "$build/CMakeCache.txt" "$build/build.ninja"  # they may name a LibTorch that is no longer meant
   printf '%s\n' "$facts" >"$stamp"

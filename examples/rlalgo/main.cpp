@@ -48,7 +48,7 @@ struct Verb {
   Stage stage = Stage::at_once;
 };
 
-constexpr std::array<Verb, 12> verbs = {{
+constexpr std::array<Verb, 13> verbs = {{
     {"train", "train CONFIG.yaml [--key value …]", "trains as the configuration says; any key can be overridden",
      cli::train, false, Stage::starting},
     {"preprocess", "preprocess CONFIG.yaml [--debug] [--key value …]",
@@ -68,6 +68,8 @@ constexpr std::array<Verb, 12> verbs = {{
      Stage::starting},
     {"report", "report OUTPUT_DIR", "rewrites report.html of a finished or running training", cli::report},
     {"keys", "keys [WORD …]", "prints keys of a configuration: defaults, values, what they mean", cli::keys},
+    {"fetch", "fetch NAME [--repo-type model|dataset] …",
+     "downloads a model or a dataset of the Hugging Face Hub into the cache", cli::fetch, true, Stage::starting},
     {"version", "version", "prints the versions of rlalgo and of what it is built on", cli::version},
 }};
 

@@ -21,6 +21,7 @@ Run generate(CLI::App& app);
 Run vllm_serve(CLI::App& app);
 Run report(CLI::App& app);
 Run keys(CLI::App& app);
+Run fetch(CLI::App& app);
 Run version(CLI::App& app);
 
 // Raises cli.17 when something that was printed has not arrived: the disk is full, the descriptor is closed.

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/version.hpp>
+#include <rlalgo/data/columnar_rows.hpp>
 #include <rlalgo/distributed/nccl_library.hpp>
 #include <rlalgo/inference/cpu_kernels.hpp>
 #include <rlalgo/tensor/cuda_library.hpp>
@@ -63,6 +64,15 @@ void print_devices(std::ostream& out) {
   }
 }
 
+// What Parquet is read by; where there is none, why.
+std::string columnar_line() {
+  try {
+    return data::columnar_library() + " (Parquet and Arrow files)";
+  } catch (const core::Error& error) {
+    return std::string("no Parquet or Arrow files: ") + error.what();
+  }
+}
+
 }  // namespace
 
 Run version(CLI::App&) {
@@ -76,6 +86,7 @@ Run version(CLI::App&) {
               << (built_from.empty() ? "" : "  commit " + built_from + "\n") << "  LibTorch " << TORCH_VERSION << "\n"
               << "  nlohmann/json " << NLOHMANN_JSON_VERSION_MAJOR << "." << NLOHMANN_JSON_VERSION_MINOR << "."
               << NLOHMANN_JSON_VERSION_PATCH << "\n"
+              << "  " << columnar_line() << "\n"
               << "  compiler " << __VERSION__ << "\n"
               << "  kernels of generation " << generation << "\n"
               << "  products of training in float32 " << float32 << ", in bfloat16 " << bfloat16 << "\n";

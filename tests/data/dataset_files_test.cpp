@@ -3,23 +3,7 @@
 #include <rlalgo/data/dataset_files.hpp>
 
 using namespace rlalgo::data;
-using rlalgo::support::lacks;
-using rlalgo::support::raised_by;
 using rlalgo::support::ScratchDirectory;
-
-TEST_CASE("a format is told by the extension before .gz, or by ds_type") {
-  CHECK(detail::format_of("a/x.jsonl", "", true) == "json");
-  CHECK(detail::format_of("a/x.json.gz", "", true) == "json");
-  CHECK(detail::format_of("a/X.CSV", "", true) == "csv");
-  CHECK(detail::format_of("a/x.tsv.gz", "", true) == "tsv");
-  CHECK(detail::format_of("a/x.tsv", "csv", true) == "tsv");
-  CHECK(detail::format_of("a/x.txt.gz", "", true) == "text");
-  CHECK(detail::format_of("a/x", "", true) == "json");
-  CHECK(detail::format_of("a/x", "", false).empty());
-  CHECK(detail::format_of("a/x.gz", "", false).empty());
-  CHECK(lacks(raised_by([] { (void)detail::format_of("x.parquet", "", true); }),
-              {"data.6: ", "load_dataset('parquet'"}) == "");
-}
 
 TEST_CASE("a directory of compressed and delimited files") {
   const ScratchDirectory scratch;

@@ -1,8 +1,10 @@
 #include <fstream>
 #include <iterator>
 
+#include <dlfcn.h>
 #include <zlib.h>
 
+#include <support/not_run.hpp>
 #include <support/scratch.hpp>
 
 #include <rlalgo/data/load.hpp>
@@ -76,6 +78,57 @@ TEST_CASE("gzip files are read as what they hold, several members too") {
   source = {};
   source.path = table;
   CHECK(numbers(source, 2) == std::vector<int>{1, 2});
+}
+
+namespace {
+
+// One frame of Zstandard.
+std::string zstd_frame(const std::string& text) {
+  void* const library = ::dlopen("libzstd.so.1", RTLD_NOW);
+  rlalgo::support::needs(library != nullptr, "no libzstd.so.1");
+  using Compress = std::size_t (*)(void*, std::size_t, const void*, std::size_t, int);
+  const auto compress = reinterpret_cast<Compress>(::dlsym(library, "ZSTD_compress"));
+  std::string out(text.size() + 1024, '\0');
+  out.resize(compress(out.data(), out.size(), text.data(), text.size(), 3));
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("zstd files are read as what they hold, several frames too; damage is data.28") {
+  const ScratchDirectory scratch;
+  const std::string first = zstd_frame(numbered(0, 40000)), second = zstd_frame(numbered(40000, 60000));
+  DatasetSource source;
+  source.path = scratch.write("rows.jsonl.zst", first + second);
+  const std::vector<int> all = numbers(source, 1000);
+  REQUIRE(all.size() == 60000);
+  for (int i = 0; i < 60000; ++i)
+    if (all[static_cast<std::size_t>(i)] != i) FAIL(i);
+  source.split = "train[-2:]";
+  CHECK(numbers(source, 2) == std::vector<int>{59998, 59999});
+  source.split = "";
+  source.path = scratch.write("one.json.zst", zstd_frame("[{\"n\": 1}, {\"n\": 2}]"));
+  CHECK(numbers(source, 2) == std::vector<int>{1, 2});
+  source.path = scratch.write("rows.csv.zst", zstd_frame("n\n7\n"));
+  CHECK(numbers(source, 2) == std::vector<int>{7});
+  const auto raised = [&](const std::string& bytes) {
+    source.path = scratch.write("bad.jsonl.zst", bytes);
+    return raised_by([&] { (void)numbers(source, 1000); });
+  };
+  CHECK(lacks(raised(first.substr(0, first.size() - 1)), {"data.28: ", "ends too early", "zstd -t"}) == "");
+  CHECK(lacks(raised(first + second.substr(0, 9)), {"data.28: ", "ends too early"}) == "");
+  CHECK(lacks(raised(first + "no frame at all"), {"data.28: "}) == "");
+  std::string flipped = first;
+  flipped[4] = static_cast<char>(flipped[4] | 0x08);  // the reserved bit of the frame's header
+  CHECK(lacks(raised(flipped), {"data.28: "}) == "");
+  std::string lines;
+  for (int i = 0; i < 100; ++i) lines += std::string(std::size_t{1} << 20U, 'x') + "\n";
+  source.path = scratch.write("bomb.txt.zst", zstd_frame(lines));
+  CHECK(lacks(raised_by([&] {
+                RowStream rows(source);
+                for (std::vector<Record> records; rows.next(10, records);) continue;
+              }),
+              {"data.30: ", "unzstd"}) == "");
 }
 
 TEST_CASE("a gzip file that ends too early, or is damaged, is data.28") {

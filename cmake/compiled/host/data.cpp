@@ -2,7 +2,10 @@
 #include <rlalgo/data/detail/answer_file_impl.hpp>
 #include <rlalgo/data/detail/answer_set_impl.hpp>
 #include <rlalgo/data/detail/chat_template_format_impl.hpp>
+#include <rlalgo/data/detail/columnar_rows_impl.hpp>
 #include <rlalgo/data/detail/dataset_files_impl.hpp>
+#include <rlalgo/data/detail/dataset_folder_impl.hpp>
+#include <rlalgo/data/detail/dataset_source_impl.hpp>
 #include <rlalgo/data/detail/delimited_rows_impl.hpp>
 #include <rlalgo/data/detail/dialogue_format_impl.hpp>
 #include <rlalgo/data/detail/document_transform_impl.hpp>

@@ -2,6 +2,7 @@
 #include <rlalgo/http/detail/attempt_asio.hpp>
 #include <rlalgo/http/detail/conversation_asio.hpp>
 #include <rlalgo/http/detail/listener_asio.hpp>
+#include <rlalgo/http/detail/transfer_impl.hpp>
 
 template struct rlalgo::http::detail::Caller<void>;
 template struct rlalgo::http::detail::Conversations<void>;

@@ -4,6 +4,7 @@
 #include <rlalgo/remote/detail/gym_impl.hpp>
 #include <rlalgo/remote/detail/gym_process_impl.hpp>
 #include <rlalgo/remote/detail/gym_rewards_impl.hpp>
+#include <rlalgo/remote/detail/hub_download_impl.hpp>
 #include <rlalgo/remote/detail/open_ai_client_impl.hpp>
 #include <rlalgo/remote/detail/open_env_impl.hpp>
 #include <rlalgo/remote/detail/python_environment_impl.hpp>

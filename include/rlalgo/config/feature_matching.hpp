@@ -300,6 +300,7 @@ inline void mask_thoughts(const RunConfig& c, const LanguageModel& model, std::v
 
 struct Documents {
   std::vector<data::Document> train, evaluation;
+  std::vector<std::string> notes = {};  // for the user: what the files hold that is not read
 };
 
 namespace detail {
@@ -349,7 +350,7 @@ class DocumentStore {
 };
 
 inline data::Table load_documents(const std::vector<DatasetConfig>& entries, const std::string& key, const RunConfig& c,
-                                  const LanguageModel& model, DocumentStore& store) {
+                                  const LanguageModel& model, DocumentStore& store, std::vector<std::string>& notes) {
   const std::vector<std::string>& names = data::document_transform_names();
   const std::string& packable = names.front();
   const auto vocabulary = static_cast<std::int64_t>(model.tokenizer.vocab_size());
@@ -377,7 +378,7 @@ inline data::Table load_documents(const std::vector<DatasetConfig>& entries, con
     const data::DocumentConfig settings{
         .length = c.ebft.pack_documents ? std::numeric_limits<std::int64_t>::max() : c.ebft.sequence_len,
         .mask_thinking = c.ebft.mask_thinking_ce};
-    const data::Table rows = own ? load_python_dataset(entries[i], c) : load_rows(entries[i], c);
+    const data::Table rows = own ? load_python_dataset(entries[i], c, notes) : load_rows(entries[i], c, notes);
     const data::DocumentTools tools{
         .encode = [&](const std::string& text, bool special) { return model.tokenizer.encode(text, special); },
         .render = model.renderer(c.trl.chat_template_kwargs, model.template_of(entries[i]))};
@@ -416,19 +417,21 @@ inline data::TokenId separator(const RunConfig& c, const LanguageModel& model) {
 [[nodiscard]] inline Documents load_documents(const RunConfig& c, const LanguageModel& model) {
   detail::DocumentStore store;
   data::HeldOut rows;
-  rows.train = detail::load_documents(c.datasets, "datasets", c, model, store);
+  std::vector<std::string> notes;
+  rows.train = detail::load_documents(c.datasets, "datasets", c, model, store, notes);
   if (c.dataset_exact_deduplication) rows.train = data::deduplicated(rows.train);
   if (!c.test_datasets.empty()) {
-    rows.evaluation = detail::load_documents(c.test_datasets, "test_datasets", c, model, store);
+    rows.evaluation = detail::load_documents(c.test_datasets, "test_datasets", c, model, store, notes);
     if (c.dataset_exact_deduplication) rows.evaluation = data::deduplicated_against(rows.train, rows.evaluation);
   } else if (c.val_set_size > 0) {
     rows = data::hold_out(rows.train, c.val_set_size);
   }
-  Documents out{store.of(rows.train), store.of(rows.evaluation)};
+  Documents out{store.of(rows.train), store.of(rows.evaluation), std::move(notes)};
   if (!c.ebft.pack_documents) return out;
   const data::PackingConfig packing{
       .length = c.ebft.sequence_len, .separator = detail::separator(c, model), .apart = c.ebft.document_masking};
-  return {data::pack_documents(out.train, packing), data::pack_documents(out.evaluation, packing)};
+  return {data::pack_documents(out.train, packing), data::pack_documents(out.evaluation, packing),
+          std::move(out.notes)};
 }
 
 [[nodiscard]] inline sampler::StridedConfig strided_sampling(const RunConfig& c) {

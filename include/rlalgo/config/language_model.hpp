@@ -147,7 +147,10 @@ struct LanguageModel {
                      .found = name + (core::exists(name) ? ", which is no directory" : ""),
                      .expected = "a directory, or an id in the local cache " + data::hub_cache_directory().string(),
                      .where = place,
-                     .remedy = "give the path of a Hugging Face model directory; nothing is downloaded"});
+                     .remedy = data::is_hub_id(name) && !core::exists(name)
+                                   ? "nothing is downloaded unless you ask for it: rlalgo fetch " + name +
+                                         (revision.empty() ? "" : " --revision " + revision)
+                                   : "give the path of a Hugging Face model directory"});
 }
 
 namespace detail {

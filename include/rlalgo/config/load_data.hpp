@@ -76,14 +76,14 @@ inline data::Table load_merged(const std::vector<DatasetConfig>& entries, const 
     std::vector<std::string> builtin = data::transform_names();
     builtin.insert(builtin.end(), ours.begin(), ours.end());
     if (is_python_dataset(entries[i], builtin, config)) {
-      tables.push_back(load_python_dataset(entries[i], config));
+      tables.push_back(load_python_dataset(entries[i], config, notes));
     } else if (note_once(note_of_builtin(entries[i], config), notes);
                entries[i].type.is_string() &&
                std::find(ours.begin(), ours.end(), entries[i].type.get_ref<const std::string&>()) != ours.end()) {
-      tables.push_back(data::matching_table(entries[i].type.get<std::string>(), load_rows(entries[i], config)));
+      tables.push_back(data::matching_table(entries[i].type.get<std::string>(), load_rows(entries[i], config, notes)));
     } else {
       const data::RowTransform transform = data::make_transform(entries[i].type, where);
-      tables.push_back(load_rows(entries[i], config));
+      tables.push_back(load_rows(entries[i], config, notes));
       data::transform_rows(transform, tables.back());
     }
     if (const std::string& tools = entries[i].fields.tools; tools != "tools")

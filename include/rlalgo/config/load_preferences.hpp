@@ -142,12 +142,12 @@ inline OpenEntry open_entry(const DatasetConfig& entry, const std::string& name,
     };
   };
   if (is_python_dataset(entry, data::preference_format_names(family), c))
-    return {chunks(load_python_dataset(texts, c)), [](data::Json&, const std::string&) {}, true};
+    return {chunks(load_python_dataset(texts, c, notes)), [](data::Json&, const std::string&) {}, true};
   if (std::string note = note_of_builtin(entry, c); !note.empty()) notes.push_back(std::move(note));
   data::RowTransform transform = data::make_preference_transform(entry.type, family, entry.fields, tools.render,
                                                                  name + ".type at " + entry.place.text());
-  if (!entry.shard.whole()) return {chunks(load_rows(texts, c)), std::move(transform)};
-  auto stream = std::make_shared<data::RowStream>(texts.source);
+  if (!entry.shard.whole()) return {chunks(load_rows(texts, c, notes)), std::move(transform)};
+  auto stream = std::make_shared<data::RowStream>(noted_source(texts, notes));
   return {[stream](std::size_t limit, std::vector<data::Record>& out) { return stream->next(limit, out); },
           std::move(transform)};
 }

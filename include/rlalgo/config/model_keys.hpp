@@ -80,7 +80,7 @@ inline void read_overrides(const Node& names, data::Json& out) {
 
 [[nodiscard]] inline Keys model_keys(ModelConfig& m) {
   return {
-    key("base_model", m.base_model, "required: directory, or id in the cache (`HF_HUB_CACHE`, `HF_HOME`); nothing is downloaded").a_path()
+    key("base_model", m.base_model, "required: directory, or id in the cache (`HF_HUB_CACHE`, `HF_HOME`), where [`rlalgo fetch`](#fetching) puts it; nothing else downloads").a_path()
         .free(resume::place),
     key("model_revision", m.model_revision, "revision of a cached id").free(resume::place),
     key("revision_of_model", m.model_revision, "").same_as("model_revision").free(resume::place),

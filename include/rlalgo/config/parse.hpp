@@ -110,6 +110,11 @@ inline data::Json effective_settings(const RunConfig& config, const Findings& fi
   return out;
 }
 
+// Of the card of a dataset (data/dataset_folder.hpp).
+inline std::string yaml_as_json(const std::string& yaml, const std::string& where) {
+  return to_json(parse_document(yaml, where).root).dump();
+}
+
 // Every key that is a path: ~/x and ~user/x.
 inline void expand_homes(RunConfig& config, Refusals& refusals) {
   const auto expand = [&](const std::string& key, std::string& path) {
@@ -122,6 +127,7 @@ inline void expand_homes(RunConfig& config, Refusals& refusals) {
   for (auto* list : {&config.datasets, &config.test_datasets})
     for (DatasetConfig& entry : *list)
       refusals.judge([&] {
+        entry.source.yaml_to_json = &yaml_as_json;
         entry.source.path = core::expand_home(entry.source.path, entry.place.text());
         for (std::string& file : entry.source.data_files) file = core::expand_home(file, entry.place.text());
         for (auto& [split, files] : entry.source.split_files)

@@ -79,15 +79,26 @@ namespace rlalgo::config {
   return remote::module_file(function, python_search_paths(c));
 }
 
+// The source of an entry, whose readers add what they have to say of its files to `notes`, once each.
+[[nodiscard]] inline data::DatasetSource noted_source(const DatasetConfig& entry, std::vector<std::string>& notes) {
+  data::DatasetSource out = entry.source;
+  out.tell = [&notes](const std::string& line) {
+    if (std::find(notes.begin(), notes.end(), line) == notes.end()) notes.push_back(line);
+  };
+  return out;
+}
+
 // The rows of an entry, or of its shard.
-[[nodiscard]] inline data::Table load_rows(const DatasetConfig& entry, const RunConfig& c) {
-  data::Table rows = data::load(entry.source);
+[[nodiscard]] inline data::Table load_rows(const DatasetConfig& entry, const RunConfig& c,
+                                           std::vector<std::string>& notes) {
+  data::Table rows = data::load(noted_source(entry, notes));
   if (entry.shard.whole()) return rows;
   return rows.selected(data::rows_of_shard(rows.size(), entry.shard, c.seed, entry.place.text()));
 }
 
 // The rows of an entry, transformed.
-[[nodiscard]] inline data::Table load_python_dataset(const DatasetConfig& entry, const RunConfig& c) {
+[[nodiscard]] inline data::Table load_python_dataset(const DatasetConfig& entry, const RunConfig& c,
+                                                     std::vector<std::string>& notes) {
   std::filesystem::path tokenizer = c.tokenizer_config.value_or(c.base_model);
   if (!core::exists(tokenizer))
     tokenizer = data::find_in_hub_cache(data::HubKind::models, tokenizer.string(), c.model_revision.value_or(""))
@@ -96,7 +107,7 @@ namespace rlalgo::config {
                                     {.search_paths = python_search_paths(c),
                                      .tokenizer = tokenizer,
                                      .dataset_index = static_cast<std::int64_t>(entry.index)});
-  return transform(load_rows(entry, c));
+  return transform(load_rows(entry, c, notes));
 }
 
 }  // namespace rlalgo::config

@@ -10,6 +10,7 @@
 // (core/exact_json.hpp).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -39,6 +40,12 @@ class RowReader {
   RowReader& operator=(const RowReader&) = delete;
   virtual ~RowReader() = default;
   virtual bool next(Record& out) = 0;
+  // How many of `rows` further rows were passed over: fewer where there are no more.
+  virtual std::size_t skip(std::size_t rows) {
+    std::size_t passed = 0;
+    for (Record record; passed < rows && next(record);) ++passed;
+    return passed;
+  }
 };
 
 namespace detail {

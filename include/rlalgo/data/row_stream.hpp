@@ -3,8 +3,8 @@
 // No `split` means `train`. Bounds of a split expression (train[:10%]) need the number of rows: the files are read once
 // more to count them. Several files of a split follow each other in the order of dataset_files.hpp.
 //
-// Errors: [rlalgo.data.5] no rows; [rlalgo.data.7] no such split; those of dataset_files.hpp, json_rows.hpp and
-// delimited_rows.hpp.
+// Errors: [rlalgo.data.5] no rows; [rlalgo.data.7] no such split; those of dataset_files.hpp, json_rows.hpp,
+// columnar_rows.hpp and delimited_rows.hpp.
 #pragma once
 
 #include <cstddef>

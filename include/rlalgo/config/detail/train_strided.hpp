@@ -37,6 +37,8 @@ run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessa
   if (messages.note)
     for (const std::string& text : model.notes) messages.note(text);
   Documents documents = load_documents(config, model);
+  if (messages.note)
+    for (const std::string& text : documents.notes) messages.note(text);
   const auto rows = static_cast<std::int64_t>(documents.train.size());
   const Plan plan = make_plan(config, rows, !documents.evaluation.empty());
 

@@ -1,9 +1,6 @@
 // Definitions of dataset_files.hpp.
 #pragma once
 
-#include <fnmatch.h>
-#include <glob.h>
-
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -19,99 +16,14 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/dataset_files.hpp>
+#include <rlalgo/data/dataset_folder.hpp>
+#include <rlalgo/data/dataset_source.hpp>
 #include <rlalgo/data/detail/input_file.hpp>
 #include <rlalgo/data/hub_cache.hpp>
 
 namespace rlalgo::data {
 
 namespace detail {
-
-RLALGO_INLINE std::string lowered_extension(const fs::path& path) {
-  std::string extension = path.extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return extension;
-}
-
-RLALGO_INLINE std::string format_of(const fs::path& path, const std::string& ds_type, bool strict) {
-  static const std::map<std::string, std::string> formats = {
-      {".json", "json"}, {".jsonl", "json"}, {".ndjson", "json"}, {"json", "json"}, {".csv", "csv"},
-      {"csv", "csv"},    {".tsv", "tsv"},    {"tsv", "tsv"},      {".txt", "text"}, {"text", "text"}};
-  static const std::map<std::string, std::string> refused = {{".parquet", "Parquet"}, {".arrow", "Arrow"},
-                                                             {".zst", "zstd"},        {".xz", "xz"},
-                                                             {"parquet", "Parquet"},  {"arrow", "Arrow"}};
-  const fs::path plain = lowered_extension(path) == ".gz" ? path.stem() : path;
-  const std::string extension = lowered_extension(plain);
-  const std::string key = ds_type.empty() ? extension : ds_type;
-  if (const auto found = refused.find(key); found != refused.end()) {
-    if (strict) raise_unread_format(found->second, path.string());
-    return {};
-  }
-  if (ds_type == "csv" && extension == ".tsv") return "tsv";
-  if (const auto found = formats.find(key); found != formats.end()) return found->second;
-  if (ds_type.empty()) return strict ? "json" : "";
-  core::raise(
-      "data", 6,
-      {.what = "ds_type is not known", .found = ds_type, .expected = "json, csv or text", .where = path.string()});
-}
-
-RLALGO_INLINE bool is_pattern(const std::string& path) { return path.find_first_of("*?[") != std::string::npos; }
-
-using Names = std::vector<std::string>;
-
-// Whether the names of a path, from `at` on, match those of a pattern, of which "**" is any number of folders.
-RLALGO_INLINE bool matches(const Names& pattern, std::size_t in_pattern, const Names& path, std::size_t at) {
-  if (in_pattern == pattern.size()) return at == path.size();
-  if (pattern[in_pattern] == "**") {
-    if (in_pattern + 1 == pattern.size()) return true;
-    for (std::size_t from = at; from <= path.size(); ++from)
-      if (matches(pattern, in_pattern + 1, path, from)) return true;
-    return false;
-  }
-  return at < path.size() && ::fnmatch(pattern[in_pattern].c_str(), path[at].c_str(), FNM_PERIOD) == 0 &&
-         matches(pattern, in_pattern + 1, path, at + 1);
-}
-
-// Of a pattern with "**", which glob(3) does not know. Folders whose names begin with a dot are left out.
-RLALGO_INLINE std::vector<fs::path> expand_deep_pattern(const std::string& pattern) {
-  fs::path root;
-  Names names;
-  for (const fs::path& part : fs::path(pattern)) {
-    if (names.empty() && !is_pattern(part.string()))
-      root /= part;
-    else
-      names.push_back(part.string());
-  }
-  std::vector<fs::path> out;
-  std::error_code error;
-  auto entry = fs::recursive_directory_iterator(root.empty() ? fs::path(".") : root,
-                                                fs::directory_options::skip_permission_denied, error);
-  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-    if (entry->path().filename().string().starts_with('.')) {
-      entry.disable_recursion_pending();
-      continue;
-    }
-    if (!entry->is_regular_file(error)) continue;
-    const fs::path below = entry->path().lexically_relative(root.empty() ? fs::path(".") : root);
-    Names path;
-    for (const fs::path& part : below) path.push_back(part.string());
-    if (matches(names, 0, path, 0)) out.push_back(root / below);
-  }
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
-RLALGO_INLINE std::vector<fs::path> expand_pattern(const std::string& pattern) {
-  if (pattern.find("**") != std::string::npos) return expand_deep_pattern(pattern);
-  std::error_code error;
-  glob_t matches{};
-  std::vector<fs::path> out;
-  if (::glob(pattern.c_str(), GLOB_TILDE, nullptr, &matches) == 0)
-    for (std::size_t i = 0; i < matches.gl_pathc; ++i)
-      if (!fs::is_directory(matches.gl_pathv[i], error)) out.emplace_back(matches.gl_pathv[i]);
-  ::globfree(&matches);
-  return out;  // sorted by glob
-}
 
 RLALGO_INLINE std::vector<fs::path> expand_data_files(const std::vector<std::string>& data_files,
                                                       const fs::path& directory) {
@@ -135,66 +47,6 @@ RLALGO_INLINE std::vector<fs::path> expand_data_files(const std::vector<std::str
   return out;
 }
 
-RLALGO_INLINE bool holds_word(const std::string& text, std::string_view word) {
-  const auto separates = [&](std::size_t at) { return !std::isalpha(static_cast<unsigned char>(text[at])); };
-  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
-    const std::size_t end = at + word.size();
-    if ((at == 0 || separates(at - 1)) && (end == text.size() || separates(end))) return true;
-  }
-  return false;
-}
-
-RLALGO_INLINE std::string split_named_in(const std::string& text) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 10> words = {{{"train", "train"},
-                                                                                           {"training", "train"},
-                                                                                           {"validation", "validation"},
-                                                                                           {"valid", "validation"},
-                                                                                           {"val", "validation"},
-                                                                                           {"dev", "validation"},
-                                                                                           {"test", "test"},
-                                                                                           {"testing", "test"},
-                                                                                           {"eval", "test"},
-                                                                                           {"evaluation", "test"}}};
-  for (const auto& [word, split] : words)
-    if (holds_word(text, word)) return std::string(split);
-  return {};
-}
-
-RLALGO_INLINE SplitFiles discover(const fs::path& directory, const std::string& ds_type) {
-  std::vector<fs::path> files;
-  fs::path unread;
-  std::error_code error;  // of a link that leads nowhere: no file
-  for (const auto& entry : fs::recursive_directory_iterator(directory, fs::directory_options::skip_permission_denied)) {
-    const std::string name = entry.path().filename().string();
-    if (!entry.is_regular_file(error) || name.starts_with('.')) continue;
-    if (name == "dataset_info.json" || name == "dataset_infos.json" || name == "state.json") continue;
-    const std::string format = format_of(entry.path(), "", false);
-    if (!format.empty() && (ds_type.empty() || format_of(entry.path(), ds_type, false) == format))
-      files.push_back(entry.path());
-    if (format.empty() && entry.path().has_extension() && lowered_extension(entry.path()) != ".md")
-      unread = entry.path();
-  }
-  if (files.empty()) {
-    if (!unread.empty()) format_of(unread, "", true);
-    core::raise("data", 1,
-                {.what = "the dataset directory holds no dataset file",
-                 .expected = ".json, .jsonl, .csv, .tsv or .txt files, also as .gz",
-                 .where = directory.string()});
-  }
-  std::sort(files.begin(), files.end());
-  SplitFiles splits;
-  for (const fs::path& file : files)
-    if (const std::string split = split_named_in(file.stem().string()); !split.empty()) splits[split].push_back(file);
-  if (splits.empty()) {
-    for (const fs::path& file : files) {
-      const std::string folder = file.lexically_relative(directory).parent_path().string();
-      if (const std::string split = split_named_in(folder); !split.empty()) splits[split].push_back(file);
-    }
-  }
-  if (splits.empty()) splits["train"] = files;
-  return splits;
-}
-
 // The files of data_files, by split.
 RLALGO_INLINE SplitFiles listed_files(const DatasetSource& source, const fs::path& directory) {
   if (!source.data_files.empty()) return {{"train", expand_data_files(source.data_files, directory)}};
@@ -211,19 +63,11 @@ RLALGO_INLINE std::string format_named_by(const DatasetSource& source) {
   return source.path;
 }
 
-RLALGO_INLINE std::string first_data_file(const DatasetSource& source) {
-  DatasetSource pathless = source;
-  pathless.path.clear();
-  return pathless.label();
-}
-
 // The files of `path: json` and its kin.
 RLALGO_INLINE SplitFiles files_of_format(const DatasetSource& source) {
   const std::string where = "datasets path \"" + source.path + "\"";
-  if (source.path != "json" && source.path != "csv" && source.path != "text") {
-    if (source.path == "parquet" || source.path == "arrow") (void)format_of(first_data_file(source), source.path, true);
-    raise_unread_format(source.path, where);
-  }
+  static constexpr std::array<std::string_view, 5> read = {"json", "csv", "text", "parquet", "arrow"};
+  if (std::find(read.begin(), read.end(), source.path) == read.end()) raise_unread_format(source.path, where);
   if (!source.has_data_files())
     core::raise("data", 1,
                 {.what = "a datasets entry names a format and no files",
@@ -274,14 +118,14 @@ RLALGO_INLINE SplitFiles files_of(const DatasetSource& source) {
                    .expected = "a local path, or an id under " + hub_cache_directory().string(),
                    .where = "datasets path \"" + source.path + "\"",
                    .remedy = is_hub_id(source.path)
-                                 ? "nothing is downloaded: fetch it first (hf download --repo-type dataset " +
-                                       source.path + ") or give a local path"
+                                 ? "nothing is downloaded unless you ask for it: rlalgo fetch --repo-type dataset " +
+                                       source.path + (source.revision.empty() ? "" : " --revision " + source.revision)
                                  : "relative paths start from the working directory, " + fs::current_path().string()});
     }
-    root = !source.name.empty() && core::is_directory(*cached / source.name) ? *cached / source.name : *cached;
+    root = *cached;
   }
   if (core::is_directory(root))
-    return source.has_data_files() ? listed_files(source, root) : discover(root, source.ds_type);
+    return source.has_data_files() ? listed_files(source, root) : files_of_folder(root, source);
   if (source.has_data_files())
     core::raise("data", 1,
                 {.what = "path is a file, so data_files would not be read",

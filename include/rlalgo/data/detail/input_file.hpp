@@ -1,9 +1,9 @@
-// The bytes of a dataset file, plain or gzip (also several gzip members one after another), read in pieces.
+// The bytes of a dataset file, plain, gzip or zstd (also several members or frames one after another), read in pieces.
 //
 // A leading byte-order mark is skipped. What a line, a run of empty lines, a document that is read whole and the
 // expansion of a compressed file may amount to is bounded (InputLimits), so that no file makes reading endless.
 // Errors: [rlalgo.data.2] the file cannot be read, or is no regular file; [rlalgo.data.6] its bytes are of a format that
-// is not read (Parquet, zstd …); [rlalgo.data.28] the compressed bytes are damaged or end too early; [rlalgo.data.30] it
+// is not read (Parquet, xz …), or zstd without its library; [rlalgo.data.28] the compressed bytes are damaged or end too early; [rlalgo.data.30] it
 // is beyond one of the limits.
 #pragma once
 
@@ -22,6 +22,7 @@
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/regular_file.hpp>
+#include <rlalgo/data/detail/zstd_stream.hpp>
 
 namespace rlalgo::data {
 
@@ -44,15 +45,14 @@ struct InputLimits {
 
 [[noreturn]] inline void raise_unread_format(const std::string& format, const std::string& where) {
   std::string remedy = "write the rows as JSON lines, one object per line";
-  if (format == "zstd" || format == "xz")
-    remedy = "unpack it first: " + std::string(format == "xz" ? "unxz" : "unzstd") + " -k '" + where + "'";
+  if (format == "xz") remedy = "unpack it first: unxz -k '" + where + "'";
   if (format == "Parquet" || format == "Arrow")
-    remedy = "convert it once: python3 -c \"import datasets; datasets.load_dataset('" +
-             std::string(format == "Arrow" ? "arrow" : "parquet") + "', data_files='" + where +
-             "')['train'].to_json('rows.jsonl')\"";
+    remedy =
+        std::string("set ds_type: ") + (format == "Arrow" ? "arrow" : "parquet") + ", or give the file that extension";
   core::raise("data", 6,
-              {.what = format + " files are not read",
-               .expected = "JSON, JSON lines, CSV, TSV or text, also as .gz",
+              {.what = format + (format == "Parquet" || format == "Arrow" ? " where a file of text was expected"
+                                                                          : " files are not read"),
+               .expected = "JSON, JSON lines, CSV, TSV or text, also as .gz or .zst; Parquet or Arrow",
                .where = where,
                .remedy = remedy});
 }
@@ -70,6 +70,7 @@ class InputFile {
     (void)file.release();
     ::gzbuffer(file_.get(), 1U << 17);
     fill();
+    if (view().starts_with("\x28\xb5\x2f\xfd")) unpack_zstd();
     refuse_other_formats();
     if (view().starts_with("\xef\xbb\xbf")) at_ = 3;
   }
@@ -133,36 +134,77 @@ class InputFile {
   [[nodiscard]] std::string_view view() const { return std::string_view(buffer_).substr(at_, end_ - at_); }
 
   bool fill() {
+    at_ = 0;
+    end_ = zstd_ ? read_zstd() : read_some(buffer_);
+    expanded_ += end_;
+    if (expanded_ > limits_.free_expansion && (zstd_ || ::gzdirect(file_.get()) == 0)) check_expansion();
+    return end_ > 0;
+  }
+
+  // What the buffer holds is the beginning of what is unpacked from here on.
+  void unpack_zstd() {
+    zstd_ = std::make_unique<ZstdStream>(path_.string());
+    packed_ = buffer_.substr(0, end_);
+    packed_.resize(buffer_.size());
+    packed_end_ = packed_read_ = end_;
+    expanded_ = 0;
+    fill();
+  }
+
+  std::size_t read_zstd() {
+    while (true) {
+      if (packed_at_ == packed_end_) {
+        packed_at_ = 0;
+        packed_end_ = read_some(packed_);
+        packed_read_ += packed_end_;
+      }
+      // At the end of the file there may be output left in the stream.
+      std::string problem;
+      const std::size_t n =
+          packed_end_ == 0 && zstd_->between_frames()
+              ? 0
+              : zstd_->read(packed_.data(), packed_end_, packed_at_, buffer_.data(), buffer_.size(), problem);
+      if (!problem.empty()) raise_damaged(problem);
+      if (n > 0) return n;
+      if (packed_end_ > 0) continue;
+      if (!zstd_->between_frames()) raise_damaged("the file ends too early");
+      return 0;
+    }
+  }
+
+  [[noreturn]] void raise_damaged(const std::string& found) const {
+    core::raise(
+        "data", 28,
+        {.what = "a compressed dataset file is damaged",
+         .found = found,
+         .where = path_.string(),
+         .remedy = std::string("fetch or compress it again; `") + (zstd_ ? "zstd" : "gzip") + " -t` checks it"});
+  }
+
+  // Of the file, gzip unpacked.
+  std::size_t read_some(std::string& out) {
     errno = 0;
-    const int n = ::gzread(file_.get(), buffer_.data(), static_cast<unsigned>(buffer_.size()));
+    const int n = ::gzread(file_.get(), out.data(), static_cast<unsigned>(out.size()));
     int code = Z_OK;
     (void)::gzerror(file_.get(), &code);
     if (code == Z_ERRNO) fail(std::strerror(errno != 0 ? errno : EIO));
     if (n < 0 || code == Z_BUF_ERROR || code == Z_DATA_ERROR)
-      core::raise(
-          "data", 28,
-          {.what = "a compressed dataset file is damaged",
-           .found = code == Z_BUF_ERROR ? "the file ends too early" : "compressed data that does not fit together",
-           .where = path_.string(),
-           .remedy = "fetch or compress it again; `gzip -t` checks it"});
-    at_ = 0;
-    end_ = static_cast<std::size_t>(n);
-    expanded_ += end_;
-    if (expanded_ > limits_.free_expansion && ::gzdirect(file_.get()) == 0) check_expansion();
-    return n > 0;
+      raise_damaged(code == Z_BUF_ERROR ? "the file ends too early" : "compressed data that does not fit together");
+    return static_cast<std::size_t>(n);
   }
 
   void check_expansion() const {
-    const auto packed = static_cast<std::uint64_t>(std::max<z_off_t>(::gzoffset(file_.get()), 1));
+    const auto packed = zstd_ ? std::max<std::uint64_t>(packed_read_, 1)
+                              : static_cast<std::uint64_t>(std::max<z_off_t>(::gzoffset(file_.get()), 1));
     if (expanded_ / packed < limits_.expansion) return;
     raise_beyond_limit("a compressed dataset file expands too far", bytes(expanded_) + " out of " + bytes(packed),
                        "less than " + std::to_string(limits_.expansion) + " times as many", path_.string(),
-                       "if that is right, unpack it first: gunzip -k '" + path_.string() + "'");
+                       std::string("if that is right, unpack it first: ") + (zstd_ ? "unzstd" : "gunzip") + " -k '" +
+                           path_.string() + "'");
   }
 
   void refuse_other_formats() const {
     const std::string where = path_.string();
-    if (view().starts_with("\x28\xb5\x2f\xfd")) raise_unread_format("zstd", where);
     if (view().starts_with("\xfd"
                            "7zXZ"))
       raise_unread_format("xz", where);
@@ -181,6 +223,10 @@ class InputFile {
     void operator()(gzFile file) const { ::gzclose_r(file); }
   };
   std::unique_ptr<gzFile_s, Close> file_;
+  std::unique_ptr<ZstdStream> zstd_;  // of a file that zstd has packed
+  std::string packed_;
+  std::size_t packed_at_ = 0, packed_end_ = 0;  // of packed_, what is not unpacked yet
+  std::uint64_t packed_read_ = 0;               // bytes of the file so far
 };
 
 }  // namespace detail

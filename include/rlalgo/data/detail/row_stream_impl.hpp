@@ -11,7 +11,9 @@
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/nearest.hpp>
+#include <rlalgo/data/columnar_rows.hpp>
 #include <rlalgo/data/dataset_files.hpp>
+#include <rlalgo/data/dataset_folder.hpp>
 #include <rlalgo/data/delimited_rows.hpp>
 #include <rlalgo/data/json_rows.hpp>
 #include <rlalgo/data/row_stream.hpp>
@@ -22,6 +24,9 @@ namespace rlalgo::data {
 RLALGO_INLINE std::unique_ptr<RowReader> open_rows(const std::filesystem::path& file, const DatasetSource& source) {
   const std::string named = detail::format_named_by(source);
   const std::string format = detail::format_of(file, named.empty() ? source.ds_type : named, true);
+  if (format == "parquet" || format == "arrow")
+    return std::make_unique<ColumnarRows>(file, source.columns.empty() ? columns_shown(file) : source.columns,
+                                          source.tell);
   if (format == "text") return std::make_unique<detail::TextLines>(file);
   if (format == "csv" || format == "tsv")
     return std::make_unique<DelimitedRows>(file, format == "csv" ? ',' : '\t', source.numbers);
@@ -54,11 +59,8 @@ RLALGO_INLINE std::string RowStream::name() const { return source_.label(); }
 RLALGO_INLINE bool RowStream::advance(Record& out) {
   for (;;) {
     if (left_ > 0 && reader_) {
-      if (reader_->next(out)) {
-        if (skip_ > 0) {
-          --skip_;
-          continue;
-        }
+      if (skip_ > 0) skip_ -= reader_->skip(skip_);
+      if (skip_ == 0 && reader_->next(out)) {
         --left_;
         return true;
       }
@@ -81,8 +83,7 @@ RLALGO_INLINE void RowStream::begin_part(const SplitPart& part) {
   if (!part.from && !part.to) return;
   std::size_t rows = 0;
   for (const std::filesystem::path& file : files_.at(part.name)) {
-    const auto reader = open_rows(file, source_);
-    for (Record record; reader->next(record);) ++rows;
+    rows += open_rows(file, source_)->skip(static_cast<std::size_t>(-1));
   }
   const core::Span span = part.rows(rows);
   skip_ = span.begin;

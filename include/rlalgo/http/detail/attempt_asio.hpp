@@ -105,7 +105,8 @@ class AsioAttempt {
     parser_->header_limit(static_cast<std::uint32_t>(
         std::min<std::size_t>(task_.header_limit, std::numeric_limits<std::uint32_t>::max())));
     if (task_.on_body)
-      parser_->body_limit(boost::none);
+      parser_->body_limit(
+          std::numeric_limits<std::uint64_t>::max());  // of none, Beast 1.74 refuses every Content-Length
     else
       parser_->body_limit(task_.body_limit);
     parser_->skip(task_.request.method == "HEAD");
