@@ -283,10 +283,9 @@ struct RecognisedKey {
       {"loss_watchdog_patience", "there is no loss_watchdog_threshold"},
       {"include_tkps", "tokens per second are always logged"},
       {"include_tokens_per_second", "tokens per second are always logged"},
-      {"use_wandb", "metrics go to metrics.jsonl and TensorBoard"},
-      {"use_mlflow", "metrics go to metrics.jsonl and TensorBoard"},
-      {"use_comet", "metrics go to metrics.jsonl and TensorBoard"},
-      {"use_trackio", "metrics go to metrics.jsonl and TensorBoard"},
+      {"wandb_watch", "gradients and weights are not logged"},
+      {"wandb_log_model", "models and checkpoints are not uploaded"},
+      {"hf_mlflow_log_artifacts", "models and checkpoints are not uploaded"},
       {"use_otel_metrics", "metrics go to metrics.jsonl and TensorBoard"},
       {"hub_model_id", "nothing is uploaded"},
       {"hub_revision", "nothing is uploaded"},
@@ -429,11 +428,6 @@ struct RecognisedKey {
 [[nodiscard]] inline std::span<const RecognisedKey> idle_prefixes() {
   static constexpr std::string_view logged = "metrics go to metrics.jsonl and TensorBoard";
   static const std::vector<RecognisedKey> prefixes = {
-      {"wandb_", logged},
-      {"mlflow_", logged},
-      {"hf_mlflow_", logged},
-      {"comet_", logged},
-      {"trackio_", logged},
       {"otel_", logged},
       {"nemo_gym_", "nemo_gym_enabled is not true"},
       {"qgalore_", "it concerns another optimizer"},

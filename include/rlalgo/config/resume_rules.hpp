@@ -49,6 +49,7 @@ struct FreeKey {
       {"evaluation_strategy", when},
       {"eval_steps", when},
       {"evals_per_epoch", when},
+      {"eval_on_start", when},
       {"save_strategy", when},
       {"save_steps", when},
       {"saves_per_epoch", when},

@@ -204,6 +204,12 @@ struct TrlConfig {
   bool log_completions = false;
 };
 
+// One of the trackers that metrics go to (trackers.hpp).
+struct TrackerSettings {
+  std::string name;                                // wandb, mlflow, trackio, comet
+  std::map<std::string, std::string> environment;  // of its client
+};
+
 struct RunConfig {
   // Model and tokenizer
   std::string base_model;                       // required: directory, or id in the cache
@@ -272,6 +278,7 @@ struct RunConfig {
   std::optional<std::string> eval_strategy;  // no, steps, epoch
   std::optional<double> eval_steps;          // below 1: fraction of all steps
   std::optional<std::int64_t> evals_per_epoch;
+  std::optional<bool> eval_on_start;         // unset: where one of the three above is set
   std::optional<std::string> save_strategy;  // no, steps, epoch
   std::optional<double> save_steps;
   std::optional<std::int64_t> saves_per_epoch;
@@ -281,6 +288,7 @@ struct RunConfig {
   bool save_only_model = false;
   bool save_first_step = false;
   bool use_tensorboard = true;  // (≠ axolotl off)
+  std::vector<TrackerSettings> trackers;  // derived: of use_wandb, wandb_project … (detail/read_trackers.hpp)
   std::optional<std::string> resume_from_checkpoint;
   bool auto_resume_from_checkpoints = false;
   std::optional<std::int64_t> ddp_timeout;    // seconds that a rank may be silent; 60 unless set

@@ -9,6 +9,7 @@
 #include <rlalgo/config/detail/read_keys.hpp>
 #include <rlalgo/config/detail/read_optimizer.hpp>
 #include <rlalgo/config/detail/read_schedule.hpp>
+#include <rlalgo/config/detail/read_trackers.hpp>
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/tensor/bfloat16.hpp>
@@ -159,6 +160,7 @@ inline void read_optimization(Reader& reader, RunConfig& config) {
 // Of axolotl's counts and distances 0 is the same as nothing: no evaluation, the usual saving.
 inline void read_intervals(Reader& reader, RunConfig& config) {
   reader.read("eval_steps", config.eval_steps);
+  read_if_there(reader, "eval_on_start", config.eval_on_start);
   reader.read("evals_per_epoch", config.evals_per_epoch);
   if (config.eval_steps == 0.0 || config.evals_per_epoch == 0) {
     if (!config.eval_strategy) config.eval_strategy = "no";
@@ -175,8 +177,9 @@ inline void read_intervals(Reader& reader, RunConfig& config) {
 inline void warn_of_no_evaluation(Reader& reader, const RunConfig& config) {
   if (config.val_set_size > 0 || !config.test_datasets.empty()) return;
   for (const char* key :
-       {"eval_steps", "evals_per_epoch", "eval_strategy", "evaluation_strategy", "trl.num_generations_eval"}) {
+       {"eval_steps", "evals_per_epoch", "eval_on_start", "eval_strategy", "evaluation_strategy", "trl.num_generations_eval"}) {
     if (!config.was_set(key) || config.eval_strategy == "no") continue;
+    if (std::string_view(key) == "eval_on_start" && !config.eval_on_start.value_or(false)) continue;
     reader.findings().warnings.push_back(
         std::string(key) + " (" + config.place(key) +
         ") has no effect: there is nothing to evaluate on. val_set_size (a fraction such as 0.05) or test_datasets "
@@ -217,6 +220,7 @@ inline void read_cadence(Reader& reader, RunConfig& config) {
     refuse_lacking(reader, "save_safetensors", "save_safetensors false", *reader.section().find("save_safetensors"),
                    "weights are always saved as safetensors", false);
   reader.read("use_tensorboard", config.use_tensorboard);
+  read_trackers(reader, config);
   reader.read("resume_from_checkpoint", config.resume_from_checkpoint);
   reader.read("auto_resume_from_checkpoints", config.auto_resume_from_checkpoints);
   reader.read("force_resume", config.force_resume);
