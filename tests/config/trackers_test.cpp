@@ -15,11 +15,11 @@ using rlalgo::support::raised_by;
 namespace {
 
 RunConfig parse(const std::string& more) {
-  return parse_run_config(
-      parse_document("base_model: ./m\nrl: grpo\ndatasets:\n  - path: rows.jsonl\nlearning_rate: 1e-6\nmicro_batch_size: 8\ntrl:\n"
-                     "  reward_funcs: [rewards.correct]\n" +
-                         more,
-                     "c.yaml"));
+  return parse_run_config(parse_document(
+      "base_model: ./m\nrl: grpo\ndatasets:\n  - path: rows.jsonl\nlearning_rate: 1e-6\nmicro_batch_size: 8\ntrl:\n"
+      "  reward_funcs: [rewards.correct]\n" +
+          more,
+      "c.yaml"));
 }
 
 }  // namespace
@@ -30,10 +30,10 @@ TEST_CASE("a tracker is on when it is used or its project is named, with the var
   CHECK(wandb.warnings.empty());
   CHECK(wandb.trackers[0].name == "wandb");
   CHECK(wandb.trackers[0].environment == std::map<std::string, std::string>{{"WANDB_PROJECT", "p"},
-                                                                           {"WANDB_ENTITY", "e"},
-                                                                           {"WANDB_RUN_ID", "r"},
-                                                                           {"WANDB_NAME", "r"},
-                                                                           {"WANDB_MODE", "offline"}});
+                                                                            {"WANDB_ENTITY", "e"},
+                                                                            {"WANDB_RUN_ID", "r"},
+                                                                            {"WANDB_NAME", "r"},
+                                                                            {"WANDB_MODE", "offline"}});
   CHECK(parse("use_wandb: true\n").trackers.size() == 1);
   CHECK(parse("use_wandb: false\nwandb_project: p\n").trackers.size() == 1);  // as in axolotl
   CHECK(parse("wandb_project: p\nwandb_mode: disabled\n").trackers.empty());
@@ -46,10 +46,10 @@ TEST_CASE("a tracker is on when it is used or its project is named, with the var
   CHECK(all.trackers[0].environment == std::map<std::string, std::string>{{"MLFLOW_TRACKING_URI", "u"}});
   CHECK(all.trackers[1].environment == std::map<std::string, std::string>{{"TRACKIO_PROJECT_NAME", "t"}});
   CHECK(all.trackers[2].environment == std::map<std::string, std::string>{{"COMET_PROJECT_NAME", "c"},
-                                                                         {"COMET_START_ONLINE", "false"},
-                                                                         {"COMET_API_KEY", "secret"},
-                                                                         {"COMET_START_EXPERIMENT_NAME", "n"},
-                                                                         {"COMET_START_EXPERIMENT_TAGS", "a,b"}});
+                                                                          {"COMET_START_ONLINE", "false"},
+                                                                          {"COMET_API_KEY", "secret"},
+                                                                          {"COMET_START_EXPERIMENT_NAME", "n"},
+                                                                          {"COMET_START_EXPERIMENT_TAGS", "a,b"}});
   REQUIRE(all.warnings.size() == 1);
   CHECK(lacks(all.warnings[0], {"comet_experiment_config.log_code has no effect"}) == "");
 }
@@ -78,7 +78,7 @@ TEST_CASE("eval_on_start says whether there is an evaluation before the first st
   CHECK_FALSE(first("eval_steps: 5\neval_on_start: false\n"));
   CHECK(first("eval_on_start: true\n"));
   CHECK(first("eval_strategy: 'no'\neval_on_start: true\n"));
-  CHECK_FALSE(parse("").settings.contains("eval_on_start"));  // runs without it are what they were
+  CHECK_FALSE(parse("").settings.contains("eval_on_start"));   // runs without it are what they were
   CHECK(parse("eval_on_start: true\n").warnings.size() == 1);  // there is nothing to evaluate on
   CHECK(parse("eval_on_start: false\n").warnings.empty());
 }

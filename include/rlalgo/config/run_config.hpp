@@ -287,7 +287,7 @@ struct RunConfig {
   std::int64_t save_total_limit = 4;
   bool save_only_model = false;
   bool save_first_step = false;
-  bool use_tensorboard = true;  // (≠ axolotl off)
+  bool use_tensorboard = true;            // (≠ axolotl off)
   std::vector<TrackerSettings> trackers;  // derived: of use_wandb, wandb_project … (detail/read_trackers.hpp)
   std::optional<std::string> resume_from_checkpoint;
   bool auto_resume_from_checkpoints = false;

@@ -19,8 +19,8 @@ namespace rlalgo::config::detail {
 
 struct TrackerKeys {
   const char* name;
-  const char* use;      // turns it on
-  const char* project;  // … and so does this, where it is named
+  const char* use;                                         // turns it on
+  const char* project;                                     // … and so does this, where it is named
   std::vector<std::pair<const char*, const char*>> texts;  // key → variable
 };
 
@@ -68,7 +68,8 @@ inline void read_comet_experiment(Reader& reader, std::map<std::string, std::str
   for (const auto& [name, value] : entries.items()) {
     const auto at = named.find(name);
     if (at == named.end()) {
-      reader.findings().warnings.push_back("comet_experiment_config." + name + " has no effect: nothing but metrics and settings is logged");
+      reader.findings().warnings.push_back("comet_experiment_config." + name +
+                                           " has no effect: nothing but metrics and settings is logged");
       continue;
     }
     std::string text = value.is_string() ? value.get<std::string>() : "";
@@ -109,8 +110,8 @@ inline void read_trackers(Reader& reader, RunConfig& config) {
         settings.environment["WANDB_NAME"] = settings.environment["WANDB_RUN_ID"];
       config.trackers.push_back(std::move(settings));
     } else if (!written.empty() && !off) {
-      reader.findings().warnings.push_back(written.front() + " has no effect: neither " + std::string(tracker.use) + ": true nor " +
-                                           tracker.project + " is set");
+      reader.findings().warnings.push_back(written.front() + " has no effect: neither " + std::string(tracker.use) +
+                                           ": true nor " + tracker.project + " is set");
     }
   }
 }

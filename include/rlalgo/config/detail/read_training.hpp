@@ -176,8 +176,8 @@ inline void read_intervals(Reader& reader, RunConfig& config) {
 // Whose evaluations there are no rows for.
 inline void warn_of_no_evaluation(Reader& reader, const RunConfig& config) {
   if (config.val_set_size > 0 || !config.test_datasets.empty()) return;
-  for (const char* key :
-       {"eval_steps", "evals_per_epoch", "eval_on_start", "eval_strategy", "evaluation_strategy", "trl.num_generations_eval"}) {
+  for (const char* key : {"eval_steps", "evals_per_epoch", "eval_on_start", "eval_strategy", "evaluation_strategy",
+                          "trl.num_generations_eval"}) {
     if (!config.was_set(key) || config.eval_strategy == "no") continue;
     if (std::string_view(key) == "eval_on_start" && !config.eval_on_start.value_or(false)) continue;
     reader.findings().warnings.push_back(
