@@ -29,7 +29,7 @@ struct CappedReinforce {
   Config config{};
 
   loss::Result operator()(const loss::Scored& s, const loss::Counts& counts) const {
-    const at::Tensor old = s.old_log_prob.defined() ? s.old_log_prob : s.log_prob.detach();
+    const at::Tensor& old = s.old_log_prob;  // of rows that are new, the detached log-probs of now
     const at::Tensor weight = s.log_prob.detach().sub(old).exp().clamp_max(config.cap);  // [N]
     const at::Tensor advantage = at::index_select(s.advantage, 0, s.row);                // [N]
     loss::Result result;

@@ -86,12 +86,11 @@ std::string before_stops(std::string text, const std::vector<std::string>& stops
 }
 
 struct GenerateOptions : ModelOptions {
-  double batch = 32;
+  std::int64_t batch = 32;
   std::string quantization = "none";
 };
 
 int generate_lines(const GenerateOptions& options) {
-  const std::int64_t batch = whole_option("--batch", options.batch, 1, 4096);
   const inference::Quantization quantization = quantization_of(options.quantization);
   const LineModel model = load_model(options, "generate", true, quantization);
   const EngineTask task = [&](const Line& line, Answers::Turn&) {
@@ -111,7 +110,7 @@ int generate_lines(const GenerateOptions& options) {
                         }
                       }};
   };
-  return answer_by_engine(model, batch, task, quantization);
+  return answer_by_engine(model, options.batch, task, quantization);
 }
 
 }  // namespace
@@ -122,8 +121,8 @@ Run generate(CLI::App& app) {
   add_dtype_option(app, options->dtype);
   add_device_option(app, options->device);
   add_quantization_option(app, options->quantization);
-  app.add_option("--batch", options->batch, "completions under way at a time, of all lines together, at most")
-      ->capture_default_str();
+  add_whole_option(app, "--batch", options->batch, 1, 4096,
+                   "completions under way at a time, of all lines together, at most");
   app.footer(R"(
 reads JSON lines:  {"prompt" | "messages" | "ids": …, "max_new_tokens": 256, "temperature": 1, "top_p": 1, "top_k": 0,
                    "min_p": 0, "repetition_penalty": 1, "seed": 0, "n": 1, "stop": text or list}; temperature 0 is greedy,

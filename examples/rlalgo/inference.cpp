@@ -1,4 +1,4 @@
-// Reads one prompt from standard input, streams one completion to standard output.
+// Reads one prompt from standard input, streams one completion to standard output; or a conversation (chat.hpp).
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,7 +17,9 @@
 #include <rlalgo/run/interrupt.hpp>
 #include <rlalgo/text/stream_decoder.hpp>
 
+#include "chat.hpp"
 #include "json_lines.hpp"
+#include "log.hpp"
 
 namespace rlalgo::cli {
 
@@ -26,18 +28,21 @@ namespace {
 struct InferenceOptions {
   std::string model, lora_model_dir, dtype = "auto", device = "auto", quantization = "none", system;
   bool chat = false;
-  double max_new_tokens = 256, temperature = 0.9, top_p = 0.95, top_k = 40, min_p = 0, repetition_penalty = 1.1,
-         seed = 42;
+  std::int64_t max_new_tokens = 256, top_k = 40, seed = 42;
+  double temperature = 0.9, top_p = 0.95, min_p = 0, repetition_penalty = 1.1;
 };
 
 config::RunConfig model_of(const InferenceOptions& options) {
   const std::string& name = options.model;
   if (name.empty())
-    core::raise_usage("cli", 6, {.what = "`rlalgo inference` needs a model directory or a configuration file"});
+    core::raise_usage("cli", 6,
+                      {.what = "`rlalgo inference` needs a model directory or a configuration file",
+                       .expected = "rlalgo inference MODEL_DIR or CONFIG.yaml"});
   config::RunConfig run;
   run.base_model = name;
   if (name.ends_with(".yaml") || name.ends_with(".yml")) {
     run = config::load_run_config(name, device_override(options.device));
+    require_trained(run);
     if (run.lora)
       run.lora_model_dir = run.output_dir;
     else
@@ -65,13 +70,28 @@ std::string read_prompt() {
 }
 
 int complete(const InferenceOptions& options) {
-  constexpr std::int64_t most = std::int64_t{1} << 30U;
-  const std::int64_t max_new_tokens = whole_option("--max-new-tokens", options.max_new_tokens, 1, most);
-  const std::int64_t top_k = whole_option("--top-k", options.top_k, 0, most);
-  const std::int64_t seed = whole_option("--seed", options.seed, 0, std::int64_t{1} << 53U);
+  if (!options.system.empty() && !options.chat)
+    core::raise_usage("cli", 28,
+                      {.what = "--system is a message of a conversation",
+                       .found = "no --chat",
+                       .remedy = "add --chat, or put the text into the prompt"});
+  const bool terminal = ::isatty(STDIN_FILENO) == 1;
   const rlalgo::inference::Quantization quantization = quantization_of(options.quantization);
   const config::RunConfig run = model_of(options);
   const config::LanguageModel model = config::load_language_model(run, engine_memory(run, quantization));
+  const rlalgo::inference::SamplingConfig sampling = {.temperature = options.temperature,
+                                                      .top_p = options.top_p,
+                                                      .top_k = options.top_k,
+                                                      .min_p = options.min_p,
+                                                      .repetition_penalty = options.repetition_penalty,
+                                                      .max_new_tokens = options.max_new_tokens,
+                                                      .stop_ids = model.stop_ids};
+  if (terminal && options.chat)
+    return converse(model, {.system = options.system,
+                            .seed = static_cast<std::uint64_t>(options.seed),
+                            .sampling = sampling,
+                            .quantization = quantization});
+  if (terminal) note("type the prompt; Ctrl-D ends it");
   std::string input = read_prompt();
   if (!input.empty() && input.back() == '\n') input.pop_back();
   if (input.empty()) return 0;
@@ -82,23 +102,16 @@ int complete(const InferenceOptions& options) {
     if (!options.system.empty()) prompt.push_back({{"role", "system"}, {"content", options.system}});
     prompt.push_back({{"role", "user"}, {"content", input}});
   }
-  const rlalgo::inference::SamplingConfig sampling = {.temperature = options.temperature,
-                                                      .top_p = options.top_p,
-                                                      .top_k = top_k,
-                                                      .min_p = options.min_p,
-                                                      .repetition_penalty = options.repetition_penalty,
-                                                      .max_new_tokens = max_new_tokens,
-                                                      .stop_ids = model.stop_ids};
 
   rlalgo::inference::LocalEngine engine(model.decoder->config(), model.decoder->weights(),
                                         {.max_slots = 1, .quantization = quantization, .pack_weights = true});
   text::StreamDecoder stream(model.tokenizer);
-  run::Interrupt interrupt;
+  const run::Interrupt interrupt(run::Interrupt::Stage::running, "the completion ends here");
   rlalgo::inference::GenerateHooks hooks;
   hooks.on_token = [&](const auto& token) { std::cout << stream.push(token.id) << std::flush; };
   hooks.cancelled = [] { return run::Interrupt::requested() || !std::cout; };  // nobody reads on: cli.17
   const rlalgo::inference::Request request{.prompt = model.encode(prompt)};
-  engine.generate(std::span(&request, 1), sampling, {.seed = static_cast<std::uint64_t>(seed)}, hooks);
+  engine.generate(std::span(&request, 1), sampling, {.seed = static_cast<std::uint64_t>(options.seed)}, hooks);
   std::cout << stream.finish() << std::endl;
   return run::Interrupt::requested() ? run::Interrupt::exit_code() : 0;
 }
@@ -107,24 +120,26 @@ int complete(const InferenceOptions& options) {
 
 Run inference(CLI::App& app) {
   const auto o = std::make_shared<InferenceOptions>();
-  app.add_option("MODEL", o->model, "a model's directory, or the configuration of a training: its output_dir")
-      ->type_name("");
+  constexpr std::int64_t most = std::int64_t{1} << 30U;
+  add_model_option(app, o->model, "a model's directory, or the configuration of a training: its output_dir");
   app.add_option("--lora-model-dir", o->lora_model_dir, "an adapter for it (PEFT)")->type_name("DIR");
   add_dtype_option(app, o->dtype);
   add_device_option(app, o->device);
   add_quantization_option(app, o->quantization);
-  app.add_flag("--chat", o->chat, "the input is a user's message and goes through the chat template");
+  app.add_flag(
+      "--chat", o->chat,
+      "the input is a user's message and goes through the chat template; on a terminal a conversation (/help in it)");
   app.add_option("--system", o->system, "with --chat: a system message before it");
-  app.add_option("--max-new-tokens", o->max_new_tokens, "the completion's length, at most")->capture_default_str();
+  add_whole_option(app, "--max-new-tokens", o->max_new_tokens, 1, most, "the completion's length, at most");
   app.add_option("--temperature", o->temperature, "0 is greedy")->capture_default_str();
   app.add_option("--top-p", o->top_p, "draw from the likeliest tokens of this probability together")
       ->capture_default_str();
-  app.add_option("--top-k", o->top_k, "draw from so many likeliest tokens; 0: all")->capture_default_str();
+  add_whole_option(app, "--top-k", o->top_k, 0, most, "draw from so many likeliest tokens; 0: all");
   app.add_option("--min-p", o->min_p, "drop tokens less likely than this share of the likeliest")
       ->capture_default_str();
   app.add_option("--repetition-penalty", o->repetition_penalty, "above 1: tokens that occurred are less likely")
       ->capture_default_str();
-  app.add_option("--seed", o->seed, "the same seed, the same completion")->capture_default_str();
+  add_whole_option(app, "--seed", o->seed, 0, std::int64_t{1} << 53U, "the same seed, the same completion");
   return [o] { return complete(*o); };
 }
 

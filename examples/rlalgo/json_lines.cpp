@@ -6,16 +6,19 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
-#include <sstream>
 #include <utility>
 
 #include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/nearest.hpp>
+#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/inference/cpu_kernels.hpp>
+#include <rlalgo/model/adapter_files.hpp>
+#include <rlalgo/run/checkpoint.hpp>
 
 #include "log.hpp"
 
@@ -189,19 +192,43 @@ int answer_each(const std::function<void(const Line&, Answers::Turn&)>& f) {
   return answers.finish(lines);
 }
 
-std::int64_t whole_option(const std::string& name, double value, std::int64_t least, std::int64_t most) {
-  if (value >= static_cast<double>(least) && value <= static_cast<double>(most) && value == std::floor(value))
-    return static_cast<std::int64_t>(value);
-  std::ostringstream found;
-  found << name << " " << value;
-  core::raise_usage("cli", 7,
-                    {.what = "an option has no such value",
-                     .found = found.str(),
-                     .expected = "a whole number from " + std::to_string(least) + " to " + std::to_string(most)});
+CLI::Option* add_whole_option(CLI::App& app, const std::string& name, std::int64_t& value, std::int64_t least,
+                              std::int64_t most, const std::string& what) {
+  const auto take = [&value, name, least, most](const CLI::results_t& words) {
+    const std::string& word = words.back();
+    char* end = nullptr;
+    const double number = std::strtod(word.c_str(), &end);  // 1e6 is a whole number, too
+    const bool good = end != word.c_str() && *end == '\0' && number >= static_cast<double>(least) &&
+                      number <= static_cast<double>(most) && number == std::floor(number);
+    if (!good)
+      throw CLI::ValidationError(
+          name, word + ", expected a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+    value = static_cast<std::int64_t>(number);
+    return true;
+  };
+  return app.add_option(name, take, what)->type_name("INT")->default_str(std::to_string(value));
+}
+
+void require_trained(const config::RunConfig& run) {
+  const std::filesystem::path directory = run.output_dir;
+  if (model::is_adapter_directory(directory) || core::exists(directory / "config.json")) return;
+  const std::vector<run::Checkpoint> saved = run::list_checkpoints(directory);
+  core::raise_usage(
+      "cli", 26,
+      {.what = "the training of this configuration has left no model yet",
+       .found = core::exists(directory) ? "no config.json or adapter_config.json in output_dir"
+                                        : "there is no output_dir " + directory.string(),
+       .where = run.file,
+       .remedy = saved.empty() ? "run `rlalgo train " + run.file + "` first"
+                               : "let it end, or name its newest checkpoint: " + saved.back().path.string()});
+}
+
+CLI::Option* add_model_option(CLI::App& app, std::string& model, const std::string& what) {
+  return app.add_option("MODEL,--model", model, what)->type_name("DIR");
 }
 
 void add_model_options(CLI::App& app, ModelOptions& options) {
-  app.add_option("--model", options.model, "a Hugging Face directory, or an id in the local cache")->type_name("DIR");
+  add_model_option(app, options.model, "a Hugging Face directory, or an id in the local cache");
   app.add_option("--lora-model-dir", options.lora_model_dir, "an adapter for it (PEFT)")->type_name("DIR");
 }
 
@@ -256,7 +283,10 @@ model::WeightMemory engine_memory(const config::RunConfig& run, inference::Quant
 
 LineModel load_model(const ModelOptions& options, const std::string& verb, bool weights,
                      std::optional<inference::Quantization> engine) {
-  if (options.model.empty()) core::raise_usage("cli", 12, {.what = "`rlalgo " + verb + "` needs --model DIR"});
+  if (options.model.empty())
+    core::raise_usage("cli", 12,
+                      {.what = "`rlalgo " + verb + "` needs a model",
+                       .expected = "rlalgo " + verb + " DIR: a Hugging Face directory, or an id in the local cache"});
   config::RunConfig run;
   run.base_model = options.model;
   choose_device(options.device, options.dtype, run);

@@ -10,7 +10,7 @@
 // first few such texts are also told on standard error, and the exit status is 1.
 //
 // Errors: [rlalgo.cli.11] a line that is not what the verb reads; [.17] an answer cannot be written; [.19] a line longer
-// than `longest_line`; [.20] lines that were not answered; [.21] standard input cannot be read; [.7] whole_option().
+// than `longest_line`; [.20] lines that were not answered; [.21] standard input cannot be read; [.26] require_trained().
 #pragma once
 
 #include <cstddef>
@@ -130,8 +130,13 @@ int answer_each(const std::function<void(const Line&, Answers::Turn&)>& f);
 struct ModelOptions {
   std::string model, lora_model_dir, dtype = "auto", device = "auto";
 };
-// The value of an option as a whole number. Raises cli.7 where it is none or out of range.
-[[nodiscard]] std::int64_t whole_option(const std::string& name, double value, std::int64_t least, std::int64_t most);
+// An option that takes a whole number from `least` to `most`; another value is an error of CLI11 (cli.7).
+CLI::Option* add_whole_option(CLI::App& app, const std::string& name, std::int64_t& value, std::int64_t least,
+                              std::int64_t most, const std::string& what);
+// Raises cli.26 where the training of a configuration has left no model in its output_dir yet.
+void require_trained(const config::RunConfig& run);
+// A model's place, as an argument or as --model.
+CLI::Option* add_model_option(CLI::App& app, std::string& model, const std::string& what);
 
 void add_model_options(CLI::App& app, ModelOptions& options);
 void add_dtype_option(CLI::App& app, std::string& dtype);

@@ -28,7 +28,7 @@ void print_keys(const std::vector<std::string>& words) {
     }
   if (found) return;
   const std::string nearest = core::nearest_name(words.front(), names);
-  core::raise_usage("cli", 26,
+  core::raise_usage("cli", 32,
                     {.what = "there is no such key",
                      .found = words.front(),
                      .expected = nearest.empty() ? "" : nearest + "?",
@@ -42,7 +42,7 @@ void print_table(const std::string& name) {
     names.emplace_back(section.name);
   }
   core::raise_usage(
-      "cli", 26, {.what = "there is no such table of keys", .found = name, .expected = config::detail::joined(names)});
+      "cli", 32, {.what = "there is no such table of keys", .found = name, .expected = config::detail::joined(names)});
 }
 
 }  // namespace

@@ -48,49 +48,56 @@ struct Verb {
   Stage stage = Stage::at_once;
 };
 
-constexpr std::array<Verb, 13> verbs = {{
-    {"train", "train CONFIG.yaml [--key value …]", "trains as the configuration says; any key can be overridden",
-     cli::train, false, Stage::starting},
+constexpr std::array<Verb, 15> verbs = {{
+    {"init", "init [FILE] [--model DIR --data PATH --method grpo]",
+     "writes a configuration with comments that runs; asks on a terminal", cli::init},
+    {"train", "train CONFIG.yaml [--dry-run] [--key value …]",
+     "trains as the configuration says; any key can be overridden", cli::train, false, Stage::starting},
     {"preprocess", "preprocess CONFIG.yaml [--debug] [--key value …]",
      "tokenizes preference data once, for later runs; --debug prints rows token by token", cli::preprocess, true,
      Stage::starting},
     {"evaluate", "evaluate CONFIG.yaml [--checkpoint DIR] [--output FILE] [--key value …]",
      "evaluates a checkpoint on the held-out rows of a configuration", cli::evaluate, true, Stage::starting},
     {"inference", "inference CONFIG.yaml|MODEL_DIR [--chat] …",
-     "reads a prompt from standard input and streams a completion", cli::inference},
+     "reads a prompt from standard input and streams a completion; --chat on a terminal is a conversation",
+     cli::inference},
     {"merge-lora", "merge-lora CONFIG.yaml | --model BASE --lora-model-dir DIR --output-dir DIR",
      "writes a model with its adapter added to the weights", cli::merge_lora, true, Stage::starting},
-    {"tokenize", "tokenize --model DIR …", "JSON lines: texts and conversations to token ids", cli::tokenize},
-    {"score", "score --model DIR …", "JSON lines: log-probs of given tokens", cli::score},
-    {"generate", "generate --model DIR …", "JSON lines: completions of many prompts, batched", cli::generate},
+    {"tokenize", "tokenize MODEL …", "JSON lines: texts and conversations to token ids", cli::tokenize},
+    {"score", "score MODEL …", "JSON lines: log-probs of given tokens", cli::score},
+    {"generate", "generate MODEL …", "JSON lines: completions of many prompts, batched", cli::generate},
     {"vllm-serve", "vllm-serve CONFIG.yaml|MODEL_DIR [--port 8000] …",
      "answers generation requests over HTTP, as OpenAI's, vLLM's and TRL's servers do", cli::vllm_serve, false,
      Stage::starting},
-    {"report", "report OUTPUT_DIR", "rewrites report.html of a finished or running training", cli::report},
+    {"report", "report OUTPUT_DIR… [--serve]",
+     "rewrites report.html of a finished or running training, compares several, or serves a page that follows them",
+     cli::report},
     {"keys", "keys [WORD …]", "prints keys of a configuration: defaults, values, what they mean", cli::keys},
     {"fetch", "fetch NAME [--repo-type model|dataset] …",
      "downloads a model or a dataset of the Hugging Face Hub into the cache", cli::fetch, true, Stage::starting},
+    {"doctor", "doctor", "prints what a report of a bug should say about the machine", cli::doctor},
     {"version", "version", "prints the versions of rlalgo and of what it is built on", cli::version},
 }};
 
 void print_usage(std::ostream& out) {
   out << "rlalgo: post-training of language models by reinforcement and preference learning\n\nusage:\n";
   for (const Verb& verb : verbs) out << "  rlalgo " << verb.usage << "\n      " << verb.what << "\n";
-  out << "  rlalgo help VERB\n      everything about one verb; so do VERB --help and VERB -h\n";
+  out << "  rlalgo help VERB\n      everything about one verb; so do VERB --help and VERB -h\n  rlalgo -V, --version\n "
+         "     as the verb version\n";
 }
 
 const Verb& find_verb(std::string_view name) {
-  if (name == "--version") name = "version";
+  if (name == "--version" || name == "-V") name = "version";
   const auto* verb = std::find_if(verbs.begin(), verbs.end(), [&](const Verb& v) { return v.name == name; });
   if (verb != verbs.end()) return *verb;
   std::vector<std::string> names = {"help"};
   for (const Verb& v : verbs) names.emplace_back(v.name);
   const std::string nearest = rlalgo::core::nearest_name(name, names);
-  rlalgo::core::raise_usage("cli", 1,
-                            {.what = "there is no such verb",
-                             .found = std::string(name),
-                             .expected = nearest.empty() ? "" : nearest + "?",
-                             .remedy = "run `rlalgo help` for the list"});
+  rlalgo::core::raise_usage(
+      "cli", 1,
+      {.what = "there is no such verb",
+       .found = std::string(name),
+       .remedy = (nearest.empty() ? "" : "did you mean `rlalgo " + nearest + "`? ") + "`rlalgo help` lists the verbs"});
 }
 
 // --max_new_tokens is --max-new-tokens.
@@ -117,9 +124,10 @@ std::string with_dashes(std::string word) {
   rlalgo::core::raise_usage("cli", 8,
                             {.what = "there is no such option",
                              .found = word,
-                             .expected = nearest.empty() ? all : nearest + "?",
+                             .expected = nearest.empty() ? all : "",
                              .where = where,
-                             .remedy = "run `rlalgo help " + std::string(verb.name) + "` for the list"});
+                             .remedy = (nearest.empty() ? "" : "did you mean " + nearest + "? ") + "`rlalgo help " +
+                                       std::string(verb.name) + "` explains them"});
 }
 
 // axolotl starts these through a launcher, too; here each is one process.

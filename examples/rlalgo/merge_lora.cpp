@@ -12,6 +12,7 @@
 #include <rlalgo/model/merge_adapter.hpp>
 #include <rlalgo/run/output_trial.hpp>
 
+#include "json_lines.hpp"
 #include "verbs.hpp"
 
 namespace rlalgo::cli {
@@ -27,7 +28,7 @@ int merge(MergeOptions o) {
   if (!o.config.empty()) {
     const config::RunConfig run = config::load_run_config(o.config);
     if (o.model.empty()) o.model = run.base_model, revision = run.model_revision.value_or("");
-    if (o.lora_model_dir.empty()) o.lora_model_dir = run.output_dir;
+    if (o.lora_model_dir.empty()) require_trained(run), o.lora_model_dir = run.output_dir;
     if (o.output_dir.empty()) o.output_dir = (std::filesystem::path(run.output_dir) / "merged").string();
   }
   if (o.model.empty() || o.lora_model_dir.empty() || o.output_dir.empty())

@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -12,36 +10,34 @@
 #include <rlalgo/config/outside.hpp>
 #include <rlalgo/config/parse.hpp>
 #include <rlalgo/config/places.hpp>
+#include <rlalgo/config/train.hpp>
 #include <rlalgo/run/output_trial.hpp>
-#include <rlalgo/run/terminal.hpp>
 
 #include "log.hpp"
 #include "row_counter.hpp"
+#include "shown_rows.hpp"
 #include "verbs.hpp"
 
 namespace rlalgo::cli {
 
 namespace {
 
-// Tokens one by one; colour tells prompt (grey), chosen (green), rejected (red). Underlined tokens carry loss.
-void print_answer(const data::AnswerSet& set, std::size_t i, const config::LanguageModel& model, bool colours) {
-  const data::Answer answer = set.answer(i);
-  const auto paint = [&](std::span<const data::TokenId> ids, const char* code) {
-    for (const data::TokenId id : ids) {
-      std::string text = model.tokenizer.decode(std::span(&id, 1), false);
-      for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 4) text.replace(at, 1, "⏎");
-      if (colours) std::cout << "\033[" << code << "m";
-      std::cout << text;
-      if (colours) std::cout << "\033[0m";
-      std::cout << "(" << id << ") ";
-    }
-  };
-  std::cout << (answer.desirable ? "chosen   " : "rejected ") << answer.prompt_tokens << " + "
-            << answer.completion_tokens() << " tokens: ";
-  paint(answer.prompt(), "90");
-  if (!colours) std::cout << "| ";
-  paint(answer.completion(), answer.desirable ? "32;4" : "31;4");
-  std::cout << "\n";
+constexpr std::size_t shown_rows = 5;
+
+// The rows of a method that prepares nothing: they are tokenized when a run starts.
+int show_rows(const config::RunConfig& settings) {
+  for (const std::string& text : settings.warnings) warning(text);
+  RowCounter counter;
+  config::dry_run(settings, config::DryRun::rows,
+                  {.note = note,
+                   .progress = counter.progress(),
+                   .prepared = [&] { counter.end(); },
+                   .planned =
+                       [](const config::Overview& overview) {
+                         std::cout << config::overview_lines(overview).front() << "\n";
+                         print_rows(overview, shown_rows, RowText::tokens);
+                       }});
+  return 0;
 }
 
 int prepare(const std::string& file, std::vector<std::string> rest) {
@@ -55,12 +51,13 @@ int prepare(const std::string& file, std::vector<std::string> rest) {
   config::RunConfig settings = config::load_run_config(
       file, rest, 1,
       [](const config::RunConfig& run, config::Refusals& refusals) { config::judge_places(run, refusals); });
+  if (!config::is_preference(settings) && show) return show_rows(settings);
   if (!config::is_preference(settings))
     core::raise_usage("cli", 10,
                       {.what = "`rlalgo preprocess` prepares preference data",
                        .found = "rl: " + settings.rl,
                        .expected = "rl: dpo, ipo, kto, orpo, simpo or cpo",
-                       .remedy = "prompts of online methods are tokenized when the run starts"});
+                       .remedy = "prompts of online methods are tokenized when the run starts; --debug shows them"});
   for (const std::string& text : settings.warnings) warning(text);
   if (!settings.preference.dataset_prepared_path) settings.preference.dataset_prepared_path = "last_run_prepared";
   config::check_places(settings);
@@ -74,8 +71,7 @@ int prepare(const std::string& file, std::vector<std::string> rest) {
       settings, model, config::text_tools(model, settings.trl.chat_template_kwargs), counter.progress());
   counter.end();
   for (const std::string& note : data.notes) std::cout << note << "\n";
-  const std::size_t shown = show ? std::min<std::size_t>(5, data.train->examples()) * data.train->per_example() : 0;
-  for (std::size_t i = 0; i < shown; ++i) print_answer(*data.train, i, model, run::shows_colours(STDOUT_FILENO));
+  if (show) print_rows(config::shown_answers(data.train, model), shown_rows, RowText::tokens);
   std::cout << "prepared in " << *settings.preference.dataset_prepared_path
             << "; train with dataset_prepared_path: " << *settings.preference.dataset_prepared_path << "\n";
   return 0;
@@ -87,8 +83,11 @@ Run preprocess(CLI::App& app) {
   const auto file = std::make_shared<std::string>();
   const auto debug = std::make_shared<bool>(false);
   app.prefix_command();
-  app.add_option("CONFIG", *file, "a configuration file (YAML) with preference data")->type_name("");
-  app.add_flag("--debug", *debug, "prints the first rows token by token, with ids; tokens with loss are underlined");
+  app.add_option("CONFIG", *file, "a configuration file (YAML) with preference data; with --debug of any method")
+      ->type_name("");
+  app.add_flag("--debug", *debug,
+               "prints the first rows, of any method, token by token with ids; what carries loss is coloured, or "
+               "between ⟦ and ⟧");
   app.footer(
       "\nEverything after CONFIG that is no option of this list overrides the file: --key value, --section.key value.");
   return [&app, file, debug] {

@@ -62,15 +62,11 @@ void answer(Answers::Turn& turn, std::span<const float> log_probs, const std::ve
 
 struct ScoreOptions : ModelOptions {
   double temperature = 1;
-  double batch = 16;
-  double batch_tokens = 2048;
+  std::int64_t batch = 16;
+  std::int64_t batch_tokens = 2048;
   bool engine = false;
-  [[nodiscard]] std::size_t most_lines() const {
-    return static_cast<std::size_t>(whole_option("--batch", batch, 1, 4096));
-  }
-  [[nodiscard]] std::size_t most_tokens() const {
-    return static_cast<std::size_t>(whole_option("--batch-tokens", batch_tokens, 1, 1'000'000'000));
-  }
+  [[nodiscard]] std::size_t most_lines() const { return static_cast<std::size_t>(batch); }
+  [[nodiscard]] std::size_t most_tokens() const { return static_cast<std::size_t>(batch_tokens); }
 };
 
 // Packs lines into one forward pass, up to the limits; a longer line goes alone.
@@ -180,13 +176,11 @@ int score_lines(const ScoreOptions& options) {
   if (!(options.temperature > 0.0))
     core::raise_usage("cli", 16,
                       {.what = "--temperature must be above 0", .found = std::to_string(options.temperature)});
-  const auto most_lines = static_cast<std::int64_t>(options.most_lines());
-  (void)options.most_tokens();
   const LineModel model =
       load_model(options, "score", true, options.engine ? std::optional(inference::Quantization::none) : std::nullopt);
   const c10::AutoGradMode no_gradient(false);
   if (!options.engine) return ScorePasses(model, options).run();
-  return answer_by_engine(model, most_lines, [&](const Line& line, Answers::Turn& turn) {
+  return answer_by_engine(model, options.batch, [&](const Line& line, Answers::Turn& turn) {
     return score_by_engine(line, model, options.temperature, turn);
   });
 }
@@ -199,10 +193,9 @@ Run score(CLI::App& app) {
   add_dtype_option(app, options->dtype);
   add_device_option(app, options->device);
   app.add_option("--temperature", options->temperature, "logits are divided by it; above 0")->capture_default_str();
-  app.add_option("--batch", options->batch, "lines in one forward pass, at most")->capture_default_str();
-  app.add_option("--batch-tokens", options->batch_tokens,
-                 "tokens in one forward pass, at most; a longer line goes alone. With --engine: no limit")
-      ->capture_default_str();
+  add_whole_option(app, "--batch", options->batch, 1, 4096, "lines in one forward pass, at most");
+  add_whole_option(app, "--batch-tokens", options->batch_tokens, 1, 1'000'000'000,
+                   "tokens in one forward pass, at most; a longer line goes alone. With --engine: no limit");
   app.add_flag("--engine", options->engine,
                "by the engine that generates, token after token from its cache of keys and values; both agree but for "
                "rounding");

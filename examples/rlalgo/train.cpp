@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <c10/util/Flags.h>
@@ -17,6 +18,7 @@
 #include "log.hpp"
 #include "ranks.hpp"
 #include "row_counter.hpp"
+#include "shown_rows.hpp"
 #include "verbs.hpp"
 
 C10_DECLARE_int(caffe2_log_level);
@@ -25,16 +27,38 @@ namespace rlalgo::cli {
 
 namespace {
 
+void print_overview(const config::Overview& overview) {
+  for (const std::string& line : config::overview_lines(overview)) std::cout << line << "\n";
+  std::cout << std::flush;
+}
+
 int train_here(const config::RunConfig& settings) {
   for (const std::string& text : settings.warnings) warning(text);
   RowCounter counter;
-  const run::Outcome outcome =
-      config::train(settings, {.note = note, .progress = counter.progress(), .prepared = [&] { counter.end(); }});
+  const run::Outcome outcome = config::train(
+      settings,
+      {.note = note, .progress = counter.progress(), .prepared = [&] { counter.end(); }, .planned = print_overview});
   std::cout << (outcome.interrupted        ? "interrupted at step "
                 : !outcome.stopped.empty() ? "stopped by loss_watchdog_threshold at step "
                                            : "done: step ")
             << outcome.step << ", model and report in " << settings.output_dir << "\n";
   return outcome.exit_code();
+}
+
+int plan_here(const config::RunConfig& settings) {
+  for (const std::string& text : settings.warnings) warning(text);
+  RowCounter counter;
+  const auto show = [](const config::Overview& overview) {
+    print_overview(overview);
+    for (const std::string& line : config::time_lines(overview)) std::cout << line << "\n";
+    constexpr std::size_t rows = 3;
+    print_rows(overview, rows, RowText::whole);
+    std::cout << "nothing was trained or written (--dry-run)\n";
+  };
+  config::dry_run(settings, config::DryRun::everything,
+                  {.note = note, .progress = counter.progress(), .prepared = [&] { counter.end(); }, .planned = show});
+  require_output();
+  return 0;
 }
 
 // One of several ranks: only the first one speaks, but for errors of its own.
@@ -69,6 +93,9 @@ int train_as(const std::string& file, std::vector<std::string> overrides) {
                       {.what = "`rlalgo train` needs a configuration file", .expected = "rlalgo train CONFIG.yaml"});
   // What is printed is progress, not the result: a reader that went away does not end the run, nor fail it.
   std::signal(SIGPIPE, SIG_IGN);
+  const auto dry = std::find(overrides.begin(), overrides.end(), "--dry-run");
+  const bool plans = dry != overrides.end();
+  if (plans) overrides.erase(dry);
   const int started = take_launched_ranks(overrides), restarts = take_restarts(overrides);
   const auto place = distributed::place_from_environment();
   if (started > 0 && place)
@@ -92,6 +119,10 @@ int train_as(const std::string& file, std::vector<std::string> overrides) {
         if (!refusals.empty()) config::detail::Training<void>::judge_functions(run, refusals);
       });
   const auto patience = static_cast<double>(settings.ddp_timeout.value_or(config::default_ddp_timeout));
+  if (plans && place)
+    core::raise_usage("cli", 23,
+                      {.what = "--dry-run is one process", .found = "RANK and WORLD_SIZE in the environment"});
+  if (plans) return plan_here(settings);
   if (started > 1) {
     overrides.insert(overrides.begin(), {"train", file});
     return run_ranks(started, overrides, patience, {.most = std::max(0, restarts), .output_dir = settings.output_dir});
@@ -103,8 +134,13 @@ int train_as(const std::string& file, std::vector<std::string> overrides) {
 
 Run train(CLI::App& app) {
   const auto file = std::make_shared<std::string>();
+  const auto dry = std::make_shared<bool>(false);
   app.prefix_command();
   app.add_option("CONFIG", *file, "a configuration file (YAML) with axolotl's keys")->type_name("");
+  app.add_flag(
+      "--dry-run", *dry,
+      "loads and checks everything, shows the plan, three rows as the model sees them and about how long and how "
+      "much memory it takes; trains and writes nothing");
   app.footer(R"(
 Everything after CONFIG overrides the file: --key value, --section.key value (dashes or underscores), for example
   rlalgo train config.yaml --learning-rate 2e-6 --trl.num-generations 16
@@ -114,7 +150,11 @@ last checkpoint where one fails, M times at most; the ranks of torchrun and the 
 MASTER_ADDR and MASTER_PORT.
 The keys are in docs/configuration.md. Ctrl-C ends the step, saves a checkpoint and exits with 130; SIGTERM,
 SIGHUP and SIGQUIT do the same, with 128 + the signal.)");
-  return [&app, file] { return train_as(*file, app.remaining()); };
+  return [&app, file, dry] {
+    std::vector<std::string> rest = app.remaining();
+    if (*dry) rest.emplace_back("--dry-run");
+    return train_as(*file, std::move(rest));
+  };
 }
 
 }  // namespace rlalgo::cli

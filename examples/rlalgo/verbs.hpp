@@ -22,6 +22,8 @@ Run vllm_serve(CLI::App& app);
 Run report(CLI::App& app);
 Run keys(CLI::App& app);
 Run fetch(CLI::App& app);
+Run init(CLI::App& app);
+Run doctor(CLI::App& app);
 Run version(CLI::App& app);
 
 // Raises cli.17 when something that was printed has not arrived: the disk is full, the descriptor is closed.

@@ -39,7 +39,7 @@ namespace {
 struct ServeOptions {
   std::string model, name, dtype = "auto", device = "auto", quantization = "none", generation_config = "auto", api_key,
                            api_key_file, weight_transfer;
-  std::vector<std::string> allowed_paths;
+  std::vector<std::string> allowed_paths, lora_modules;
   serve::ServerConfig server;
   int port = 8000;
   std::int64_t max_model_len = 0, cache_megabytes = 0, answer_megabytes = 0;
@@ -118,9 +118,13 @@ serve::SamplingDefaults defaults_of(const ServeOptions& options, const config::R
 serve::ServedModel load(const ServeOptions& options) {
   const config::RunConfig run = model_of(options);
   const serve::SamplingDefaults defaults = defaults_of(options, run);
+  const bool adapter = !config::find_model(run).adapter.empty();
   config::LanguageModel model = config::load_language_model(run);
-  return {.name = options.name.empty() ? model.base_model : options.name,
-          .root = model.base_model,
+  // An adapter's directory is served as the model, under its own name: its base is another one.
+  const std::string root = adapter ? run.base_model : model.base_model;
+  return {.name = options.name.empty() ? root : options.name,
+          .root = root,
+          .parent = adapter ? model.base_model : "",
           .decoder = std::move(model.decoder),
           .tokenizer = std::move(model.tokenizer),
           .chat_template = std::move(model.chat_template),
@@ -142,6 +146,27 @@ std::string broadcast_backend(const std::string& option) {
                                        ? R"('{"backend": "gloo"}' or '{"backend": "nccl"}')"
                                        : R"('{"backend": "nccl"}': this program was compiled without libgloo-dev)"});
   return backend->get<std::string>();
+}
+
+// vLLM's option: name=directory, or {"name": …, "path": …}.
+serve::NamedAdapter named_adapter(const std::string& word) {
+  const std::size_t equals = word.find('=');
+  std::string name = word.substr(0, equals == std::string::npos ? 0 : equals),
+              path = equals == std::string::npos ? "" : word.substr(equals + 1);
+  if (word.starts_with("{")) {
+    const serve::Json object = serve::Json::parse(word, nullptr, false);
+    const auto text = [&](const char* key) {
+      const bool good = object.is_object() && object.contains(key) && object[key].is_string();
+      return good ? object[key].get<std::string>() : std::string();
+    };
+    name = text("name"), path = text("path");
+  }
+  if (name.empty() || path.empty())
+    core::raise_usage("cli", 7,
+                      {.what = "an option has no such value",
+                       .found = "--lora-modules " + word,
+                       .expected = R"(name=directory, or '{"name": …, "path": …}'; the model stands before it)"});
+  return {name, core::expand_home(path, "--lora-modules")};
 }
 
 // The option's, which `ps` shows to everybody; the first line of a file; or the environment's.
@@ -207,6 +232,7 @@ int serve_until_stopped(ServeOptions options) {
   if (!options.weight_transfer.empty()) config.broadcast_backend = broadcast_backend(options.weight_transfer);
   for (const std::string& path : options.allowed_paths)
     config.allowed_paths.emplace_back(core::expand_home(path, "--allowed-path"));
+  for (const std::string& word : options.lora_modules) config.adapters.push_back(named_adapter(word));
   config.engine.engine.quantization = quantization_of(options.quantization);
   config.engine.engine.cache_bytes = static_cast<std::size_t>(options.cache_megabytes) << 20U;
   std::mutex telling;
@@ -214,7 +240,8 @@ int serve_until_stopped(ServeOptions options) {
     const std::lock_guard lock(telling);
     note(line);
   };
-  const run::Interrupt interrupt;
+  const run::Interrupt interrupt(run::Interrupt::Stage::running,
+                                 "no more requests are taken, those under way may finish");
   std::optional<LastResort> last_resort;  // outlives the server
   serve::GenerationServer server(load(options), std::move(config));
   note("serving " + options.model + " at " + server.url());
@@ -245,9 +272,7 @@ Run vllm_serve(CLI::App& app) {
   constexpr double many = 1e9;
   const auto o = std::make_shared<ServeOptions>();
   serve::ServerConfig& s = o->server;
-  app.add_option("MODEL", o->model,
-                 "a model's directory, or a configuration: its base_model, as its vllm: section says")
-      ->type_name("");
+  add_model_option(app, o->model, "a model's directory, or a configuration: its base_model, as its vllm: section says");
   app.add_option("--host", s.http.host, "address to listen on; another than 127.0.0.1 needs a key")
       ->capture_default_str();
   app.add_option("--port", o->port, "0: one that is free")->capture_default_str();
@@ -259,7 +284,8 @@ Run vllm_serve(CLI::App& app) {
   app.add_option("--allowed-host", s.allowed_hosts,
                  "names by which others reach a server on 127.0.0.1 that asks for no key (a proxy's)");
   app.add_flag("--open-to-all", s.open_to_all, "listens on any address without a key");
-  app.add_option("--served-model-name", o->name, "what requests call the model; default: as it is named here");
+  app.add_option("--served-model-name", o->name,
+                 "what requests call the model; default: as it is named here, an adapter by its own directory");
   add_dtype_option(app, o->dtype);
   add_device_option(app, o->device);
   add_quantization_option(app, o->quantization);
@@ -304,6 +330,9 @@ Run vllm_serve(CLI::App& app) {
          "--seed", s.seed,
          "requests without a seed repeat: by this number, the weights' name, the prompt, and how often it was asked")
       ->check(within(0, 9223372036854774784.0));
+  app.add_option("--lora-modules", o->lora_modules,
+                 "adapters beside the model, each name=directory: requests ask for them by name")
+      ->type_name("NAME=DIR");
   app.add_option("--allowed-path", o->allowed_paths, "adapters are read below these directories alone");
   app.add_option("--weight-transfer-config", o->weight_transfer,
                  "how trainers broadcast that do not say it: '{\"backend\": \"gloo\"}', else NCCL")

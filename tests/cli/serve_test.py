@@ -72,8 +72,36 @@ def answers_and_ends_in_order(c):
     finally:
         code, lines = server.stop()
     assert code == 143, (code, lines)
+    assert "no more requests are taken, those under way may finish" in lines and "after this step" not in lines, lines
     for line in [r"GET /health/ 200", r"GET /v1/models 401", r"POST /v1/completions 200"]:
         assert re.search(rf"127\.0\.0\.1 {line} \d+\.\d ms", lines), (line, lines)
+
+
+@case
+def an_adapter_has_a_name_of_its_own(c):
+    """Served as the model it is called as it is named, and its base is another one; beside the model by the name it is given."""
+    c.train({"adapter": "lora", "lora_r": 4, "lora_alpha": 64, "lora_target_linear": True, "learning_rate": 1e-2, "warmup_steps": 0, "output_dir": "tuned"}).expect(0)
+    ask = {"prompt": "3 + 4 =", "max_tokens": 1, "temperature": 0, "logprobs": 1}
+    first = lambda server, name: server.ask("/v1/completions", {**ask, "model": name})[1]["choices"][0]["logprobs"]["token_logprobs"]
+    server = Server(c, "--lora-modules", "a=tuned", json.dumps({"name": "b", "path": "tuned"}), "--served-model-name", "base")
+    try:
+        cards = {card["id"]: card for card in server.ask("/v1/models")[1]["data"]}
+        assert list(cards) == ["base", "a", "b"] and cards["base"]["parent"] is None and cards["a"]["parent"] == "base", cards
+        base, tuned = first(server, "base"), first(server, "a")
+        assert base != tuned and first(server, "b") == tuned, (base, tuned)
+    finally:
+        server.stop()
+    server = Server(c, "--port", "0", model="tuned")
+    try:
+        card = server.ask("/v1/models")[1]["data"][0]
+        assert (card["id"], card["root"], card["parent"]) == ("tuned", "tuned", str(MODEL)), card
+        assert server.ask("/v1/completions", ask)[1]["model"] == "tuned"
+        assert server.ask("/v1/completions", {**ask, "model": str(MODEL)})[0] == 404  # the base is not what answers
+        assert abs(first(server, "tuned")[0] - tuned[0]) < 1e-4
+    finally:
+        server.stop()
+    c.run("vllm-serve", MODEL, "--port", "0", "--served-model-name", "a", "--lora-modules", "a=tuned").expect(2, "[rlalgo.serve.31]")
+    c.run("vllm-serve", MODEL, "--port", "0", "--lora-modules", "a=none").expect(1, "[rlalgo.serve.18]", "none")
 
 
 def remote(port, **more):

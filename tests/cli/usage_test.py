@@ -14,7 +14,7 @@ from cases import QUICKSTART, main  # noqa: E402
 
 CASES = {}
 MODEL = QUICKSTART / "model"
-VERBS = ["train", "preprocess", "evaluate", "inference", "merge-lora", "tokenize", "score", "generate", "vllm-serve", "report", "keys", "version"]
+VERBS = ["init", "train", "preprocess", "evaluate", "inference", "merge-lora", "tokenize", "score", "generate", "vllm-serve", "report", "keys", "doctor", "version"]
 
 
 def case(function):
@@ -37,7 +37,7 @@ def help_of_each_verb(c):
     expected = {"train": ["CONFIG", "--trl.num-generations"], "preprocess": ["--debug"], "evaluate": ["--checkpoint", "eval_results.json"], "inference": ["--temperature", "0.9"],
                 "merge-lora": ["--output-dir"], "tokenize": ["--no-special-tokens", "reads JSON lines"],
                 "score": ["--engine", "log_probs"], "generate": ["--batch", "32", "finish_reason"], "report": ["OUTPUT_DIR"], "vllm-serve": ["--api-key", "--allowed-path", "8000"],
-                "keys": ["--markdown"], "version": ["--help"]}
+                "keys": ["--markdown"], "version": ["--help"], "init": ["--model", "--method", "never replaced"], "doctor": ["not shown"]}
     for verb in VERBS:
         texts = [c.run(*words).expect(0) for words in ((verb, "--help"), (verb, "-h"), ("help", verb))]
         assert texts[0].out == texts[1].out == texts[2].out, verb
@@ -49,12 +49,13 @@ def help_of_each_verb(c):
 
 @case
 def misspelt_words(c):
-    c.run("generat").expect(2, "[rlalgo.cli.1]", "expected generate?")
-    c.run("help", "trian").expect(2, "[rlalgo.cli.1]", "expected train?")
+    c.run("generat").expect(2, "[rlalgo.cli.1]", "did you mean `rlalgo generate`?")
+    c.run("help", "trian").expect(2, "[rlalgo.cli.1]", "did you mean `rlalgo train`?")
+    c.run("tain").expect(2, "did you mean `rlalgo train`?")
     assert len(c.run("z" * 100000).expect(2, "[rlalgo.cli.1]", "bytes left out").err) < 20000
     c.run("zebra").expect(2, "[rlalgo.cli.1]", "rlalgo help")
-    c.run("generate", "--modle", MODEL).expect(2, "[rlalgo.cli.8]", "expected --model?", "rlalgo help generate")
-    c.run("inference", MODEL, "--temprature", "0").expect(2, "[rlalgo.cli.8]", "expected --temperature?")
+    c.run("generate", "--modle", MODEL).expect(2, "[rlalgo.cli.8]", "did you mean --model?", "rlalgo help generate")
+    c.run("inference", MODEL, "--temprature", "0").expect(2, "[rlalgo.cli.8]", "did you mean --temperature?")
     c.run("score", "--quux", "1").expect(2, "[rlalgo.cli.8]", "--engine", "--batch")
     c.run("generate", "--batch").expect(2, "[rlalgo.cli.8]", "lacks its value", "--batch")
     c.run("generate", "--batch", "many").expect(2, "[rlalgo.cli.7]", "--batch", "many")
@@ -64,10 +65,41 @@ def misspelt_words(c):
     for option, value in (("--max-model-len", "-1"), ("--kv-cache-mb", "-1"), ("--max-waiting", "-1"), ("--request-timeout", "nan"), ("--drain-timeout", "-1"),
                           ("--max-logprobs", "-2"), ("--seed", "-1"), ("--broadcast-timeout", "nan")):
         c.run("vllm-serve", MODEL, "--port", "0", f"{option}={value}").expect(2, "[rlalgo.cli.7]", option, f"{value}, expected a number from")
-    c.run("generate", "words").expect(2, "[rlalgo.cli.6]", "found words")
+    c.run("generate", MODEL, "words").expect(2, "[rlalgo.cli.6]", "found words")
+    c.run("generate", "words").expect(2, "[rlalgo.config.20]", "found words")  # a model's place
     c.run("version", "--now").expect(2, "[rlalgo.cli.8]")
-    c.run("report", "a", "train").expect(2, "[rlalgo.cli.3]")  # a verb's name is a word like others
+    c.run("report", "a", "train").expect(1, "[rlalgo.run.10]")  # a verb's name is a word like others
+    c.run("inference", MODEL, "--system", "s").expect(2, "[rlalgo.cli.28]", "no --chat")
+    c.run("vllm-serve", MODEL, "--lora-modules", "out").expect(2, "[rlalgo.cli.7]", "--lora-modules out", "name=directory")
     c.run("inference").expect(2, "[rlalgo.cli.6]")
+
+
+@case
+def whole_numbers_and_the_places_of_models_look_alike_everywhere(c):
+    for verb, options in {"generate": ["--batch INT [32]"], "score": ["--batch INT [16]", "--batch-tokens INT [2048]"],
+                          "inference": ["--max-new-tokens INT [256]", "--top-k INT [40]", "--seed INT [42]", "--temperature FLOAT [0.9]"],
+                          "report": ["--port INT [8090]"]}.items():
+        text = " ".join(c.run(verb, "--help").expect(0).out.replace("=", " [").split())
+        for option in options:
+            name, kind, default = option.split(" ")
+            assert f"{name} {kind}" in text and default.strip("[]") in text, (verb, option, text)
+    row = json.dumps({"prompt": "3 + 4 =", "max_new_tokens": 3, "temperature": 0}) + "\n"
+    ways = [["generate", "--model", MODEL], ["generate", MODEL], ["generate", MODEL, "--batch", "1e1"]]
+    assert len({c.run(*words, stdin=row).expect(0).out for words in ways}) == 1
+    greedy = ["--temperature", "0", "--max-new-tokens", "4"]
+    assert c.run("inference", "--model", MODEL, *greedy, stdin="3 +").expect(0).out == c.run("inference", MODEL, *greedy, stdin="3 +").expect(0).out
+    assert c.run("-V").expect(0).out == c.run("--version").expect(0).out == c.run("version").expect(0).out
+    c.run("generate").expect(2, "[rlalgo.cli.12]", "rlalgo generate DIR")
+
+
+@case
+def a_training_that_has_left_no_model_is_said_so(c):
+    name = c.config({"output_dir": "later"})
+    for words in (["inference", name], ["merge-lora", name]):
+        c.run(*words, stdin="3").expect(2, "[rlalgo.cli.26]", "later", "rlalgo train config.yaml")
+    c.run("train", name, "--save-strategy", "steps", "--save-steps", "1").expect(0)
+    (c.folder / "later" / "config.json").unlink()
+    c.run("inference", name, stdin="3").expect(2, "[rlalgo.cli.26]", "later/checkpoint-2")
 
 
 @case

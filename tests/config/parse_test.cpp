@@ -706,7 +706,7 @@ TEST_CASE("adapter keys become one description of an adapter") {
 TEST_CASE("keys without effect give one warning with the reason, unless they are off") {
   CHECK(lacks(warning_of(minimal + "flash_attention: true\n"),
               {"flash_attention (c.yaml:9) has no effect", "the program chooses how attention is computed"}) == "");
-  CHECK(lacks(warning_of(minimal + "wandb_project: x\n"), {"wandb_project", "metrics.jsonl"}) == "");
+  CHECK(lacks(warning_of(minimal + "wandb_watch: all\n"), {"wandb_watch", "are not logged"}) == "");
   CHECK(lacks(warning_of(minimal + "eot_tokens: [x]\n"), {"eot_tokens (c.yaml:9)", "special_tokens.eos_token"}) == "");
   CHECK(lacks(warning_of(minimal + "sequence_len: 1024\n"), {"sequence_len", "has no effect"}) == "");
   CHECK(lacks(warning_of(minimal + "lora_r: 8\n"), {"lora_r", "no adapter"}) == "");

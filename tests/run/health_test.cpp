@@ -150,6 +150,29 @@ TEST_CASE("runs without rewards have nothing to say here") {
   CHECK(health({}).empty());
 }
 
+TEST_CASE("a run that ends before a window is full is warned of where every record was beyond the alarm") {
+  const auto at_end = [](std::size_t count, double value) {
+    std::ostringstream out;
+    HealthWatch watch(out);
+    for (const Record& record : records(count, {{"reward", 0.0}, {"rewards/f/mean", value}})) watch.on_record(record);
+    CHECK(out.str().empty());
+    watch.on_finish();
+    watch.on_finish();
+    return out.str();
+  };
+  CHECK(
+      at_end(4, 0.0).starts_with("warning: rewards/f/mean is 0.0 on average over the last 4 records: the reward is "));
+  CHECK(at_end(4, 0.0).find("\n", 1) == at_end(4, 0.0).size() - 1);
+  CHECK(at_end(2, 0.0).empty());  // too little to judge
+  CHECK(at_end(4, 0.1).empty());  // worth watching, no alarm
+  std::ostringstream out;
+  HealthWatch watch(out);
+  for (const double value : {0.0, 0.0, 0.5, 0.0})
+    watch.on_record({1, 0.0, {{"reward", 0.5}, {"rewards/f/mean", value}}});
+  watch.on_finish();
+  CHECK(out.str().empty());
+}
+
 TEST_CASE("the watch warns once about each metric, with advice") {
   std::ostringstream out;
   HealthWatch watch(out);

@@ -94,6 +94,56 @@ TEST_CASE("a method without reward shows its loss; NaN is not shown") {
   CHECK(out == "step 1/1  loss 2\n");
 }
 
+TEST_CASE("pairs show accuracy and margin, cut completions their share, and rounding noise of a loss is 0") {
+  const std::string out = printed([](int fd) {
+    Progress progress(fd, false);
+    progress.on_start({"out", "title", 0, 3, {}});
+    progress.on_record({1, 0, {{"loss", -3.26e-9}, {"reward", 0.5}, {"completions/clipped_ratio", 0.25}}});
+    progress.on_record({2, 0, {{"loss", 6e-7}, {"reward", 0.5}, {"completions/clipped_ratio", 0.0}}});
+    progress.on_record({3, 0, {{"loss", 0.5}, {"rewards/accuracies", 0.75}, {"rewards/margins", -0.125}}});
+  });
+  CHECK(out ==
+        "step 0/3  reward 0.5  cut 0.25  loss 0\n"
+        "step 0/3  reward 0.5  loss 6e-07\n"
+        "step 0/3  accuracy 0.75  margin -0.125  loss 0.5\n");
+}
+
+TEST_CASE("on a terminal a step that takes long says what it does; what stays is the line of the last step") {
+  using rlalgo::core::Activity;
+  const auto busy = [] {
+    const Activity evaluating("evaluating");
+    Activity generating("generating", 8);
+    generating.advance(3);
+  };
+  const std::string out = printed([&](int fd) {
+    Progress progress(fd, true);
+    progress.on_start({"out", "title", 0, 3, {}});
+    busy();
+    progress.on_step({1, 3, 0.01, result(0.125)});  // a quick step: nothing flickers in the next
+    busy();
+    progress.on_finish();
+    busy();
+  });
+  const std::string step = "\r\x1b[Kstep 1/3  epoch 0.25  reward 0.5  loss 0.125  100,000 tok/s  ETA 0 s";
+  CHECK(out.starts_with("\r\x1b[Kstep 1/3  evaluating\r\x1b[Kstep 1/3  evaluating: generating 0/8"));
+  CHECK(out.find(step) != std::string::npos);
+  CHECK(out.ends_with(step + "\n"));
+  const std::string message = printed([&](int fd) {
+    Progress progress(fd, true);
+    progress.on_start({"out", "title", 0, 3, {}});
+    const Activity training("training", 4);
+    progress.on_message("saved");
+    progress.on_finish();
+  });
+  CHECK(message == "\r\x1b[Kstep 1/3  training 0/4\r\x1b[Ksaved\n");
+  CHECK(printed([&](int fd) {
+          Progress progress(fd, false);
+          progress.on_start({"out", "title", 0, 3, {}});
+          busy();
+          progress.on_finish();
+        }).empty());
+}
+
 TEST_CASE("colours on a terminal: a bold step, cyan evaluations, yellow warnings") {
   const std::string out = printed([](int fd) {
     Progress progress(fd, true, true);

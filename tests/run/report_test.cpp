@@ -385,3 +385,50 @@ TEST_CASE("feature matching has a section of its own, and its samples stand belo
   CHECK(count(page, "<th class=\"n\">alignment</th>") == 2);
   CHECK(page.find("mean reward 0.65") != std::string::npos);
 }
+
+TEST_CASE("runs beside each other: curves overlaid, last and best values, and the settings that differ") {
+  const fake::TempDir dir;
+  for (const auto& [name, rate] : {std::pair("one", 0.1), std::pair("two", 0.2)}) {
+    fake::Run run;
+    LoopConfig config = fake::config(dir.path / name, 6);
+    config.settings = {{"learning_rate", rate}, {"seed", 42}, {"<b>", name}};
+    Loop(config, run.callbacks()).run();
+  }
+  const std::vector<fs::path> both = {dir.path / "one", dir.path / "two"};
+  const std::string page = report_html(both);
+  CHECK(page.find("<h1>one · two</h1>") != std::string::npos);
+  CHECK(count(page, "data-n=\"one\"") == count(page, "data-n=\"two\""));
+  CHECK(count(page, "data-n=\"one\"") > 5);
+  CHECK(page.find("<td>learning_rate</td><td class=\"n\">0.1</td><td class=\"n\">0.2</td>") != std::string::npos);
+  CHECK(page.find("<td>seed</td>") == std::string::npos);
+  CHECK(page.find("<td>&lt;b&gt;</td>") != std::string::npos);
+  CHECK(page.find(" at step ") != std::string::npos);
+  CHECK(page.find("setInterval") == std::string::npos);  // a file asks nobody
+  const std::vector<fs::path> twice = {dir.path / "one", dir.path / "two" / ".." / "one"};
+  CHECK(report_html(twice).find("All settings are the same") != std::string::npos);
+  CHECK(count(report_html(twice), "data-n=\"one\"") == 0);  // two runs of one name have their whole paths
+}
+
+TEST_CASE("a page that is served asks for its stamp, which is another whenever a log has changed") {
+  const fake::TempDir dir;
+  fake::Run run;
+  Loop(fake::config(dir.path, 6), run.callbacks()).run();
+  const std::vector<fs::path> one = {dir.path};
+  const std::string stamp = report_stamp(one);
+  CHECK(report_stamp(one) == stamp);
+  const std::string page = report_html(one, stamp);
+  CHECK(page.find("data-stamp=\"" + stamp + "\"") != std::string::npos);
+  CHECK(page.find("fetch('stamp')") != std::string::npos);
+  CHECK(page.find("href=") == std::string::npos);  // no folder is behind it
+  CHECK(count(page, "<script") == 1);
+  std::ofstream(dir.path / "metrics.jsonl", std::ios::app) << "{\"step\": 7, \"epoch\": 0.1, \"loss\": 1.0}\n";
+  CHECK(report_stamp(one) != stamp);
+}
+
+TEST_CASE("an axis has two numbers at least") {
+  for (const auto& [low, high] :
+       {std::pair(0.601, 0.676), std::pair(0.1, 0.13), std::pair(-3e-9, 5e-9), std::pair(0.0, 1.0)}) {
+    INFO(low << " to " << high);
+    CHECK(rlalgo::run::detail::ticks(low, high, 4, false).size() >= 2);
+  }
+}

@@ -18,6 +18,23 @@ std::vector<double> values(const at::Tensor& t) {
 }
 }  // namespace
 
+TEST_CASE("a loss that asks for old log-probs always gets them: those of now, detached, where a row has none") {
+  data::Rollout fresh, old;
+  fresh.completion_ids = {5, 6};
+  old.completion_ids = {7};
+  const model::Scores scores{at::tensor({-0.1, -0.2, -0.3}, at::kDouble).requires_grad_(true), {}};
+  std::vector<data::Rollout*> rows = {&fresh, &old};
+  const loss::Needs needs{.old_log_prob = true};
+  const loss::Scored all_new = RolloutRows::collate(rows, scores, needs);
+  REQUIRE(all_new.old_log_prob.defined());
+  CHECK(values(all_new.old_log_prob.detach()) == std::vector<double>{-0.1, -0.2, -0.3});
+  CHECK_FALSE(all_new.old_log_prob.requires_grad());
+  old.old_log_probs = {-4.0F};  // beside a row without, its ratio stays to the weights that drew it
+  const loss::Scored mixed = RolloutRows::collate(rows, scores, needs);
+  CHECK(values(mixed.old_log_prob) == std::vector<double>{-0.1, -0.2, -4});
+  CHECK_FALSE(mixed.old_log_prob.requires_grad());
+}
+
 TEST_CASE("rows become flat columns in order, masks and lengths agree") {
   data::Rollout a, b, empty;
   a.completion_ids = {5, 6};

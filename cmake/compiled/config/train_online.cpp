@@ -4,5 +4,5 @@
 #include <rlalgo/config/detail/train_online.hpp>
 
 template rlalgo::run::Outcome rlalgo::config::detail::Training<void>::online(const RunConfig&, const TrainMessages&,
-                                                                             EvaluationTask*);
+                                                                             OtherTask*);
 template void rlalgo::config::detail::Training<void>::judge_functions(const RunConfig&, Refusals&);

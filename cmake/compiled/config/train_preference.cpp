@@ -5,4 +5,4 @@
 
 template rlalgo::run::Outcome rlalgo::config::detail::Training<void>::preference(const RunConfig&,
                                                                                  const TrainMessages&,
-                                                                                 EvaluationTask*);
+                                                                                 OtherTask*);

@@ -3,4 +3,4 @@
 
 #include <rlalgo/config/detail/train_strided.hpp>
 
-template rlalgo::run::Outcome rlalgo::config::detail::Training<void>::strided(const RunConfig&, const TrainMessages&, EvaluationTask*);
+template rlalgo::run::Outcome rlalgo::config::detail::Training<void>::strided(const RunConfig&, const TrainMessages&, OtherTask*);

@@ -64,7 +64,7 @@ namespace detail {
   if (config.val_set_size <= 0 && config.test_datasets.empty())
     detail::raise_nothing_to_evaluate(config, "neither val_set_size nor test_datasets");
   const run::Interrupt interrupt(run::Interrupt::Stage::starting);
-  detail::EvaluationTask task{.weights = detail::find_weights(config, checkpoint, messages)};
+  detail::OtherTask task{.weights = detail::find_weights(config, checkpoint, messages)};
   config.resume_from_checkpoint.reset();
   config.auto_resume_from_checkpoints = false;
   take_outside(config, *world_of(config),

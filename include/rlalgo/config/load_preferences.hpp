@@ -27,6 +27,7 @@
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/outside.hpp>
+#include <rlalgo/config/overview.hpp>
 #include <rlalgo/config/python_dataset.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/core/interruption.hpp>
@@ -319,6 +320,7 @@ inline std::shared_ptr<data::AnswerSet> selected(const Examples& examples, std::
     return out;
   }
   PreferenceData out = make_preferences(c, tools, progress, own);
+  if (!c.preference.keeps_prepared) return out;
   data::write_prepared(file, key,
                        {*out.train, out.evaluation ? *out.evaluation : data::AnswerSet(out.train->per_example()),
                         out.notes, to_json(c.outside).dump()});
@@ -332,6 +334,37 @@ inline std::shared_ptr<data::AnswerSet> selected(const Examples& examples, std::
                                                      const data::TextTools& tools, const RowProgress& progress = {}) {
   PreferenceData out = detail::find_or_make(c, model, tools, progress);
   if (preference_family(c) == data::PreferenceFamily::unpaired) detail::note_balance(*out.train, c, out.notes);
+  return out;
+}
+
+// Rows as a model sees them, chosen and rejected of a pair after each other.
+[[nodiscard]] inline std::function<std::vector<ShownRow>(std::size_t)> rows_of_answers(
+    std::shared_ptr<data::AnswerSet> answers) {
+  return [answers = std::move(answers)](std::size_t limit) {
+    const std::size_t each = answers->per_example();
+    std::vector<ShownRow> out;
+    for (std::size_t i = 0; i < std::min(limit, answers->examples()) * each; ++i) {
+      const data::Answer answer = answers->answer(i);
+      const char* const pair = answer.desirable ? "chosen" : "rejected";
+      const char* const single = answer.desirable ? "desirable" : "undesirable";
+      ShownRow row{.title = (each == 2 ? "pair " : "row ") + std::to_string(answers->row(i)) + ", " +
+                            (each == 2 ? pair : single),
+                   .ids = {answer.prompt().begin(), answer.prompt().end()},
+                   .desirable = answer.desirable};
+      row.loss.assign(row.ids.size(), 0);
+      row.ids.insert(row.ids.end(), answer.completion().begin(), answer.completion().end());
+      row.loss.resize(row.ids.size(), 1);
+      out.push_back(std::move(row));
+    }
+    return out;
+  };
+}
+
+// What `preprocess --debug` shows.
+[[nodiscard]] inline Overview shown_answers(std::shared_ptr<data::AnswerSet> answers, const LanguageModel& model) {
+  Overview out;
+  out.samples = rows_of_answers(std::move(answers));
+  out.decode = [&model](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids, false); };
   return out;
 }
 

@@ -77,7 +77,7 @@ namespace rlalgo::config {
   out.evaluation_batch_size = c.eval_batch_size.value_or(0);
 
   const Plan plan = make_plan(c, out.rollouts.geometry, rows, evaluates);
-  out.trainer = trainer_settings(c, plan, rows, c.rl + " (" + c.trl.loss_type + ")");
+  out.trainer = trainer_settings(c, plan, rows, c.rl + (c.trl.loss_type == c.rl ? "" : " (" + c.trl.loss_type + ")"));
   out.trainer.skip_zero_advantages = c.trl.skip_zero_advantage_batches && idle_rows_are_free(c);
   return out;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,12 +11,19 @@
 
 namespace rlalgo::config {
 
+// One of the trackers that metrics go to (trackers.hpp).
+struct TrackerSettings {
+  std::string name;                                // wandb, mlflow, trackio, comet
+  std::map<std::string, std::string> environment;  // of its client
+};
+
 struct OutputConfig {
   std::string output_dir = "./model-out";
   std::optional<std::int64_t> logging_steps;
   std::optional<std::string> eval_strategy;
   std::optional<double> eval_steps;  // below 1: fraction of all steps
   std::optional<std::int64_t> evals_per_epoch;
+  std::optional<bool> eval_on_start;  // unset: where one of the three above is set
   std::optional<std::string> save_strategy;
   std::optional<double> save_steps;
   std::optional<std::int64_t> saves_per_epoch;
@@ -24,7 +32,8 @@ struct OutputConfig {
   std::int64_t save_total_limit = 4;
   bool save_only_model = false;
   bool save_first_step = false;
-  bool use_tensorboard = true;  // (≠ axolotl off)
+  bool use_tensorboard = true;            // (≠ axolotl off)
+  std::vector<TrackerSettings> trackers;  // derived: of use_wandb, wandb_project … (detail/read_trackers.hpp)
   std::optional<std::string> resume_from_checkpoint;
   bool auto_resume_from_checkpoints = false;
   bool force_resume = false;
@@ -49,6 +58,8 @@ struct OutputConfig {
     key("eval_steps", o.eval_steps, "below 1 a fraction of all steps; without `val_set_size` and `test_datasets` it has no effect, with a "
         "warning").within(steps).free(resume::evaluation),
     key("evals_per_epoch", o.evals_per_epoch, "0 is no evaluation").within(count(1)).free(resume::evaluation),
+    key("eval_on_start", o.eval_on_start, "an evaluation before the first step; `false`: none. transformers' name").shows("where one of the "
+        "keys above is set, as axolotl has it").only_if_written().free(resume::evaluation),
     key("save_steps", o.save_steps, "below 1 a fraction of all steps; 0 is the usual saving, as in axolotl").within(steps)
         .free(resume::when),
     key("saves_per_epoch", o.saves_per_epoch, "the same").within(count(1)).free(resume::when),
@@ -63,8 +74,9 @@ struct OutputConfig {
     key("save_only_model", o.save_only_model, "checkpoints without the optimizer's state: no resume").free(resume::when),
     key("save_first_step", o.save_first_step, "a checkpoint after step 1, too").free(resume::when),
     key("use_tensorboard", o.use_tensorboard, "events under `runs/`").free(resume::when),
-    key("resume_from_checkpoint", o.resume_from_checkpoint, "a directory. See below").a_path().free(resume::how),
-    key("auto_resume_from_checkpoints", o.auto_resume_from_checkpoints, "the newest whole checkpoint in `output_dir` that this run saved")
+    key("resume_from_checkpoint", o.resume_from_checkpoint, "a directory, or `last`: the newest whole checkpoint in `output_dir` that this run saved, which has to be "
+        "there. See below").a_path().free(resume::how),
+    key("auto_resume_from_checkpoints", o.auto_resume_from_checkpoints, "the same checkpoint where it is there; where not, the run starts afresh")
         .free(resume::how),
     key("force_resume", o.force_resume, "go on although settings, rows, rewards or frozen weights have changed since the checkpoint; each "
         "is a warning then (ours)").free(resume::how),

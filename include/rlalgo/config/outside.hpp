@@ -52,10 +52,17 @@ namespace rlalgo::config {
   return outside_of((*settings)["outside"]);
 }
 
+// Whether the newest checkpoint in output_dir is asked for, by its name.
+[[nodiscard]] inline bool resumes_last(const RunConfig& config) {
+  return config.resume_from_checkpoint == "last" && !std::filesystem::is_directory("last");
+}
+
 // What a training goes on with; nothing where it begins.
 [[nodiscard]] inline std::optional<core::Outside> outside_to_resume(const RunConfig& config) {
-  if (config.resume_from_checkpoint) return kept_outside(*config.resume_from_checkpoint);
-  if (!config.auto_resume_from_checkpoints || run::list_checkpoints(config.output_dir).empty()) return std::nullopt;
+  const bool last = resumes_last(config);
+  if (config.resume_from_checkpoint && !last) return kept_outside(*config.resume_from_checkpoint);
+  if (!(config.auto_resume_from_checkpoints || last) || run::list_checkpoints(config.output_dir).empty())
+    return std::nullopt;
   return kept_outside(config.output_dir);
 }
 

@@ -13,7 +13,7 @@
 //
 // saves_per_epoch: k stands for the fraction 1/(k·num_epochs) when that is below 1, else for every epoch; so does
 // evals_per_epoch. An evaluation before the first step happens when eval_steps or eval_strategy (or evals_per_epoch) is
-// set.
+// set, as in axolotl, unless eval_on_start (transformers' name) says otherwise.
 // Source: axolotl 0.19 (the steps of a grpo run are counted by transformers, hence the two roundings).
 // Departures from axolotl: it logs a grpo run every 500 steps because it does not know the total beforehand; it never
 // evaluates when no eval key is set, this does at the end of every epoch; it counts the steps of a gdpo run as if a row
@@ -86,8 +86,8 @@ inline Plan plan_around(const RunConfig& config, std::int64_t epochs, std::int64
   if (!evaluates) return plan;
   plan.eval = interval(config.eval_steps, config.eval_strategy, config.evals_per_epoch, config, plan.total_steps,
                        plan.logging_steps);
-  plan.eval_first =
-      plan.eval.unit != Interval::Unit::never && (config.eval_steps || config.eval_strategy || config.evals_per_epoch);
+  plan.eval_first = config.eval_on_start.value_or(
+      plan.eval.unit != Interval::Unit::never && (config.eval_steps || config.eval_strategy || config.evals_per_epoch));
   return plan;
 }
 

@@ -47,6 +47,7 @@ struct PreferenceConfig {
   std::string truncation_mode = "keep_start";
   bool skip_prepare_dataset = false;  // no length filter, no deduplication
   std::optional<std::string> dataset_prepared_path;
+  bool keeps_prepared = true;  // derived: false where nothing is to be written (a dry run)
 };
 
 namespace detail {

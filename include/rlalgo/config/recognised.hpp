@@ -151,8 +151,9 @@ struct Reason {
     {"adam_epsilon2", "it is of came_pytorch; optim_args has eps of adafactor", "came_pytorch"},
     {"greater_is_better", "no checkpoint is singled out: load_best_model_at_end is not here"},
     {"include_tkps include_tokens_per_second", "tokens per second are always logged", "", "run/progress.hpp tokens"},
-    {"use_wandb use_mlflow use_comet use_trackio use_otel_metrics", "metrics go to metrics.jsonl and TensorBoard", "wandb mlflow trackio",
-        "run/metrics_log.hpp metrics.jsonl"},
+    {"wandb_watch", "gradients and weights are not logged", "wandb_watch"},
+    {"wandb_log_model hf_mlflow_log_artifacts", "models and checkpoints are not uploaded", "log_artifact"},
+    {"use_otel_metrics", "metrics go to metrics.jsonl and TensorBoard", "otel", "run/metrics_log.hpp metrics.jsonl"},
     {"hub_model_id hub_revision hub_strategy", "nothing is uploaded", "push_to_hub"},
     {"profiler_steps profiler_steps_start", "there is no profiler", "profil"},
     {"axolotl_config_path", "it is set by axolotl itself", "axolotl_config_path"},
@@ -180,8 +181,7 @@ struct Reason {
 // Families of keys of logging services and plugins, recognised by how they begin.
 [[nodiscard]] inline std::span<const Reason> idle_prefixes() {
   static constexpr Reason reasons[] = {
-    {"wandb_ mlflow_ hf_mlflow_ comet_ trackio_ otel_", "metrics go to metrics.jsonl and TensorBoard", "wandb mlflow trackio",
-        "run/metrics_log.hpp metrics.jsonl"},
+    {"otel_", "metrics go to metrics.jsonl and TensorBoard", "otel", "run/metrics_log.hpp metrics.jsonl"},
     {"nemo_gym_", "nemo_gym_enabled is not true"},
     {"qgalore_", "it concerns another optimizer", "galore"},
     {"gradio_", "there is no web page to chat on", "gradio"},

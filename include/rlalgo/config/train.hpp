@@ -38,10 +38,10 @@ namespace detail {
 
 // No member: those of Training are compiled elsewhere.
 [[nodiscard]] inline run::Outcome train_or_evaluate(const RunConfig& config, const TrainMessages& messages,
-                                                    EvaluationTask* evaluation) {
-  if (is_strided(config)) return Training<void>::strided(config, messages, evaluation);
-  return is_preference(config) ? Training<void>::preference(config, messages, evaluation)
-                               : Training<void>::online(config, messages, evaluation);
+                                                    OtherTask* task) {
+  if (is_strided(config)) return Training<void>::strided(config, messages, task);
+  return is_preference(config) ? Training<void>::preference(config, messages, task)
+                               : Training<void>::online(config, messages, task);
 }
 
 }  // namespace detail
@@ -61,6 +61,28 @@ namespace detail {
     prepared.emplace(*config.preference.dataset_prepared_path);
   return tensor::with_memory_errors(device_of(config), std::string(memory_remedy),
                                     [&] { return detail::train_or_evaluate(fixed, messages, nullptr); });
+}
+
+// How much of a run is looked at without training: its rows alone, or everything there is before the first step, with the model.
+enum class DryRun { rows, everything };
+
+// Loads and checks what `train` would, calls TrainMessages::planned with what it found (and, of everything, measured), and leaves
+// the disk as it is: prepared rows are read where they are there and kept in memory where not.
+inline void dry_run(RunConfig config, DryRun how_much, const TrainMessages& messages) {
+  const run::Interrupt interrupt(run::Interrupt::Stage::starting);
+  check_places(config);
+  const auto world = world_of(config);
+  form_groups(config, *world);
+  take_outside(config, *world, outside_to_resume(config));
+  const core::OutsideInEnvironment environment(config.outside);
+  const run::OutputTrial output(config.output_dir);
+  config.preference.keeps_prepared = false;
+  config.preference.precompute_ref_log_probs = false;
+  if (config.trl.async_schedule == "record") config.trl.async_schedule = "live";
+  detail::OtherTask task{.kind = how_much == DryRun::rows ? detail::OtherTask::Kind::rows
+                                                          : detail::OtherTask::Kind::dry_run};
+  (void)tensor::with_memory_errors(device_of(config), std::string(memory_remedy),
+                                   [&] { return detail::train_or_evaluate(config, messages, &task); });
 }
 
 }  // namespace rlalgo::config

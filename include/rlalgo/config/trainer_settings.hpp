@@ -1,15 +1,19 @@
 // From a configuration to what every trainer has: optimizer, schedule, loop.
+//
+// Errors (usage): [rlalgo.config.30] resume_from_checkpoint: last, and there is none.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <string>
 
+#include <rlalgo/config/outside.hpp>
 #include <rlalgo/config/plan.hpp>
 #include <rlalgo/config/ranks.hpp>
 #include <rlalgo/config/resume_rules.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/config/supported.hpp>
+#include <rlalgo/core/error.hpp>
 #include <rlalgo/optim/adafactor.hpp>
 #include <rlalgo/optim/adamw.hpp>
 #include <rlalgo/optim/adamw_8bit.hpp>
@@ -32,7 +36,20 @@ namespace detail {
 
 inline void set_resume(const RunConfig& c, run::LoopConfig& loop) {
   loop.resume_rules = resume_rules(c);
-  if (c.resume_from_checkpoint) {
+  if (resumes_last(c)) {
+    loop.resume_from_checkpoint =
+        run::latest_checkpoint(c.output_dir, [&](const std::string& note) { loop.resume_notes.push_back(note); });
+    loop.resume_verified = true;
+    if (!loop.resume_from_checkpoint)
+      core::raise_usage(
+          "config", 30,
+          {.what = "there is no such checkpoint",
+           .found = "no whole checkpoint of this run in " + c.output_dir,
+           .expected = "a checkpoint-<step> directory, or last where there is one",
+           .where = c.place("resume_from_checkpoint"),
+           .remedy = "start without it, or set auto_resume_from_checkpoints: true, which starts afresh where "
+                     "there is none"});
+  } else if (c.resume_from_checkpoint) {
     loop.resume_from_checkpoint = std::filesystem::path(*c.resume_from_checkpoint);
   } else if (c.auto_resume_from_checkpoints) {
     loop.resume_from_checkpoint =

@@ -64,9 +64,9 @@ constexpr Needs operator|(Needs a, const Needs& b) {
 }
 
 struct Scored {
-  Tensor log_prob;            // [N] current policy, with graph, temperature applied
-  Tensor entropy;             // [N] nats; without graph unless Needs::entropy
-  Tensor old_log_prob;        // [N] data, or undefined
+  Tensor log_prob;      // [N] current policy, with graph, temperature applied
+  Tensor entropy;       // [N] nats; without graph unless Needs::entropy
+  Tensor old_log_prob;  // [N] data; of rows without, log_prob detached. Samplers of one's own may leave it undefined
   Tensor reference_log_prob;  // [N] data, or undefined
   Tensor sampling_log_prob;   // [N] data, or undefined
   Tensor mask;                // [N] 1 = token carries loss, 0 = it does not (same dtype as log_prob)

@@ -70,15 +70,19 @@ namespace detail {
 // judged by what there is, but an alarm needs the whole window.
 [[nodiscard]] std::vector<HealthFinding> health(std::span<const Record> records);
 
-// Warns once about each metric whose rule raises an alarm.
+// Warns once about each metric whose rule raises an alarm. A run that ends before a rule's window is full, after three records or
+// more, is warned of at its end where every record was beyond the rule's alarm.
 class HealthWatch : public Observer {
  public:
   explicit HealthWatch(std::ostream& out = std::cerr) : out_(out) {}
 
   RLALGO_INLINE void on_record(const Record& record) override;
+  RLALGO_INLINE void on_finish() override;
 
  private:
-  static constexpr std::size_t longest_window = 20;
+  static constexpr std::size_t longest_window = 20, fewest_records = 3;
+  void warn(const HealthFinding& finding, std::size_t records);
+
   std::ostream& out_;
   std::vector<Record> records_;
   std::set<std::string> warned_;

@@ -21,6 +21,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -39,9 +40,11 @@ class Interrupt {
  public:
   enum class Stage { at_once, starting, running };
 
-  explicit Interrupt(Stage stage = Stage::running) {
+  // `what_ends`: what the first signal says in Stage::running; it must live as long.
+  explicit Interrupt(Stage stage = Stage::running, const char* what_ends = "stopping after this step") {
     if (stage == Stage::running) {
       deferred_.emplace();
+      shared().what_ends = what_ends;
       struct sigaction ignore = {};
       ignore.sa_handler = SIG_IGN;
       ::sigaction(SIGPIPE, &ignore, &old_pipe_);
@@ -86,6 +89,7 @@ class Interrupt {
     std::atomic<bool> owned{false}, at_once{false};
     std::atomic<int> signals{0};
     std::atomic<int> wake{-1};
+    std::atomic<const char*> what_ends{""};
     std::stop_source source{std::nostopstate};
   };
   static Shared& shared() noexcept {
@@ -108,6 +112,15 @@ class Interrupt {
   static void say(std::string_view text) noexcept {
     [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
   }
+  // In one piece, so that lines of several processes stay apart.
+  static void say_line(std::string_view what) noexcept {
+    constexpr std::string_view then = "; interrupt again to stop at once\n";
+    std::array<char, 256> line{'\n'};
+    const std::size_t length = std::min(what.size(), line.size() - then.size() - 1);
+    std::copy_n(what.begin(), length, line.begin() + 1);
+    std::copy(then.begin(), then.end(), line.begin() + 1 + static_cast<std::ptrdiff_t>(length));
+    say({line.data(), 1 + length + then.size()});
+  }
   static void wake() noexcept {
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto written = ::write(shared().wake, &one, sizeof one);
@@ -128,8 +141,7 @@ class Interrupt {
       say("\ninterrupted\n");
       ::_exit(exit_code());
     }
-    say(deferred ? "\nstopping after this step; interrupt again to stop at once\n"
-                 : "\nstopping; interrupt again to stop at once\n");
+    say_line(deferred ? shared().what_ends.load() : "stopping");
     wake();
     errno = before;
   }

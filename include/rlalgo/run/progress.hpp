@@ -1,8 +1,15 @@
 // What a person sees of a run: on a terminal one line that is rewritten, in a pipe one plain line per record.
 //
-//   step 12/200  epoch 0.06  reward 0.531  loss 0.0123  1,234 tok/s  ETA 3:21
+//   step 12/200  epoch 0.06  reward 0.531  cut 0.1  loss 0.0123  1,234 tok/s  ETA 3:21
+//   step 12/200  epoch 0.06  accuracy 0.75  margin 0.21  loss 0.61  1,234 tok/s  ETA 3:21
 //
-// `reward` when the method has one. An evaluation shows its loss, and reward, accuracy and margin where there are any.
+// `reward` when the method has one, with `cut`, the share of completions that the length limit ended, where there are any; `accuracy`
+// and `margin` (rewards/accuracies, rewards/margins) of pairs. A loss below 5e-7 is what rounding leaves of 0, and is shown as 0;
+// metrics.jsonl has it as it is. An evaluation shows its loss, and reward, accuracy and margin where there are any.
+// On a terminal the line also says what a step is doing (core/activity.hpp) while it takes longer than half a second:
+//
+//   step 13/200  generating 12/32  12 s
+//
 // Throughput is over the last 20 steps. The estimate is the wall time of this process per step (evaluation and saving
 // included) times the steps left. Evaluations and notices (saved …, warning …) are lines of their own. On a terminal the
 // step is bold, an evaluation cyan and a warning yellow, unless NO_COLOR is set; a pipe never gets an escape sequence.
@@ -17,9 +24,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <deque>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include <rlalgo/core/activity.hpp>
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/run/observer.hpp>
 #include <rlalgo/run/terminal.hpp>
@@ -59,15 +68,27 @@ class Progress : public Observer {
     step_ = first_step_ = start.first_step;
     max_steps_ = start.max_steps;
     watch_ = {};
+    since_step_ = {};
+    if (terminal_) listening_.emplace([this] { show_activity(); });
   }
 
   void on_step(const StepDone& done) override {
     step_ = done.step;
     recent_.emplace_back(done.seconds, done.result.tokens);
     if (recent_.size() > 20) recent_.pop_front();
-    const double reward = done.result.metrics.value("reward");
+    const core::Metrics& metrics = done.result.metrics;
+    const double reward = metrics.value("reward");
     if (!std::isnan(reward)) reward_ = reward;
-    if (terminal_) redraw(line(done.result.epoch, reward_, done.result.loss));
+    slow_ = done.seconds > quick;
+    since_step_ = {};
+    busy_ = "";
+    if (terminal_)
+      redraw(line({.epoch = done.result.epoch,
+                   .reward = reward_,
+                   .cut = metrics.value("completions/clipped_ratio"),
+                   .accuracy = metrics.value("rewards/accuracies"),
+                   .margin = metrics.value("rewards/margins"),
+                   .loss = done.result.loss}));
   }
 
   void on_record(const Record& record) override {
@@ -78,8 +99,14 @@ class Progress : public Observer {
           text += "  " + std::string(name) + " " + short_number(value);
       on_message(text);
     } else if (!terminal_) {
-      print(line(record.epoch, record.value("reward"), record.value("loss"), record.value("grad_norm"),
-                 record.value("learning_rate")) +
+      print(line({.epoch = record.epoch,
+                  .reward = record.value("reward"),
+                  .cut = record.value("completions/clipped_ratio"),
+                  .accuracy = record.value("rewards/accuracies"),
+                  .margin = record.value("rewards/margins"),
+                  .loss = record.value("loss"),
+                  .grad_norm = record.value("grad_norm"),
+                  .rate = record.value("learning_rate")}) +
             "\n");
     }
   }
@@ -87,11 +114,15 @@ class Progress : public Observer {
   void on_message(const std::string& text) override {
     const std::string current = std::exchange(drawn_, "");
     const char* colour = text.starts_with("warning") ? "33" : text.starts_with("eval ") ? "36" : "";
-    print((current.empty() ? "" : "\r\x1b[K") + painted(text, text.size(), colour) + "\n");
+    print((current.empty() && !busy_drawn_ ? "" : "\r\x1b[K") + painted(text, text.size(), colour) + "\n");
+    busy_drawn_ = false;
     if (!current.empty()) redraw(current);
   }
 
   void on_finish() override {
+    listening_.reset();
+    if (busy_drawn_) print("\r\x1b[K");
+    if (busy_drawn_ && !drawn_.empty()) redraw(std::string(drawn_));
     if (!drawn_.empty()) print("\n");
     drawn_.clear();
   }
@@ -104,17 +135,27 @@ class Progress : public Observer {
     return text;
   }
 
-  std::string line(double epoch, double reward, double loss, double grad_norm = no_value,
-                   double rate = no_value) const {
+  // What a line shows; NaN: nothing.
+  struct Shown {
+    double epoch = 0.0;
+    double reward = no_value, cut = no_value, accuracy = no_value, margin = no_value, loss = no_value,
+           grad_norm = no_value, rate = no_value;
+  };
+
+  [[nodiscard]] std::string line(const Shown& shown) const {
+    constexpr double noise = 5e-7;  // of a loss whose terms cancel, in float32
     std::string text = "step " + std::to_string(step_) + "/" + std::to_string(max_steps_);
     const auto add = [&](const char* name, double value) {
       if (!std::isnan(value)) text += std::string("  ") + name + " " + short_number(value);
     };
-    if (epoch > 0) add("epoch", epoch);
-    add("reward", reward);
-    add("loss", loss);
-    add("grad_norm", grad_norm);
-    add("lr", rate);
+    if (shown.epoch > 0) add("epoch", shown.epoch);
+    add("reward", shown.reward);
+    if (shown.cut > 0) add("cut", shown.cut);
+    add("accuracy", shown.accuracy);
+    add("margin", shown.margin);
+    add("loss", std::abs(shown.loss) < noise ? 0.0 : shown.loss);
+    add("grad_norm", shown.grad_norm);
+    add("lr", shown.rate);
     double seconds = 0.0;
     double tokens = 0.0;
     for (const auto& [s, t] : recent_) seconds += s, tokens += static_cast<double>(t);
@@ -125,10 +166,36 @@ class Progress : public Observer {
     return text;
   }
 
+  // A step that is quick says nothing of its parts: they would only flicker.
+  void show_activity() {
+    if (!slow_ && since_step_.seconds() < quick) return;
+    std::string text;
+    const char* inner = "";
+    for (const core::Activity* a = core::Activity::innermost(); a != nullptr; a = a->outer()) {
+      std::string part = a->what();
+      if (a->total() > 1) part += " " + std::to_string(a->done());
+      if (a->total() > 1 && a->done() <= a->total()) part += "/" + std::to_string(a->total());
+      text = text.empty() ? part : part + ": " + text;
+      if (*inner == '\0') inner = a->what();
+    }
+    if (text.empty() || (busy_ == inner && since_drawn_.seconds() < between)) return;
+    busy_ = inner;
+    since_drawn_ = {};
+    busy_drawn_ = true;
+    text = "step " + std::to_string(std::min(step_ + 1, max_steps_)) + "/" + std::to_string(max_steps_) + "  " + text;
+    if (since_step_.seconds() >= 1) text += "  " + format_duration(since_step_.seconds());
+    draw(text);
+  }
+
   void redraw(const std::string& text) {
+    drawn_ = text;
+    busy_drawn_ = false;
+    draw(text);
+  }
+
+  void draw(const std::string& text) const {
     winsize size{};
     const std::size_t columns = ::ioctl(descriptor_, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
-    drawn_ = text;
     const std::string shown = text.substr(0, columns - 1);
     print("\r\x1b[K" + painted(shown, std::min(shown.find("  "), shown.size()), "1"));
   }
@@ -157,8 +224,15 @@ class Progress : public Observer {
   std::int64_t step_ = 0;
   double reward_ = no_value;
   std::deque<std::pair<double, std::int64_t>> recent_;  // seconds, tokens
-  std::string drawn_;                                   // the text on the terminal's current line
+  std::string drawn_;                                   // what stays of the terminal's current line
   core::Stopwatch watch_;
+
+  static constexpr double quick = 0.5, between = 0.1;  // seconds
+  bool slow_ = true;                                   // the last step was no quick one
+  bool busy_drawn_ = false;                            // the current line says what the step is doing
+  std::string busy_;                                   // what that is
+  core::Stopwatch since_step_, since_drawn_;
+  std::optional<core::Activity::Listening> listening_;
 };
 
 }  // namespace rlalgo::run

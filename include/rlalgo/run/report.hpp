@@ -11,6 +11,8 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
+#include <string>
 
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/compiled.hpp>
@@ -20,6 +22,14 @@ namespace rlalgo::run {
 
 // Writes output_dir/report.html and returns its path.
 std::filesystem::path write_report(const std::filesystem::path& output_dir);
+
+// The page of one run, or of several beside each other: curves of each metric overlaid, last and best values, settings that
+// differ. `stamp`: that of a page that is served, which asks for `stamp` beside it every two seconds and shows what is new.
+[[nodiscard]] std::string report_html(std::span<const std::filesystem::path> output_dirs,
+                                      const std::string& stamp = {});
+
+// Another text whenever a log of one of them has changed.
+[[nodiscard]] std::string report_stamp(std::span<const std::filesystem::path> output_dirs);
 
 // Keeps report.html of a run in progress fresh: at most every `seconds`, and at its end.
 class ReportWriter : public Observer {

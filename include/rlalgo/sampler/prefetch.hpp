@@ -67,6 +67,7 @@
 #include <utility>
 #include <vector>
 
+#include <rlalgo/core/activity.hpp>
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/interruption.hpp>
@@ -260,6 +261,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
   }
 
   void wait_a_little(std::unique_lock<std::mutex>& lock, std::int64_t step) {
+    const core::Activity waiting("waiting for completions");
     detail::check_alive(state_, config_);
     if (state_.changed.wait_for(lock, std::chrono::milliseconds(100)) != std::cv_status::timeout) return;
     if (!config_.meanwhile) return;

@@ -16,8 +16,9 @@
 namespace rlalgo::serve {
 
 struct ServedModel {
-  std::string name;  // in /v1/models and in requests
-  std::string root;  // where it came from
+  std::string name;         // in /v1/models and in requests
+  std::string root;         // where it came from
+  std::string parent = {};  // of an adapter that is served as the model: its base; empty: it is none
   std::shared_ptr<const model::Decoder> decoder;
   text::Tokenizer tokenizer;
   std::optional<text::ChatTemplate> chat_template = {};

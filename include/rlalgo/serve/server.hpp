@@ -9,7 +9,8 @@
 // Without an API key it listens on an address of this machine alone (127.0.0.0/8, ::1), unless open_to_all says otherwise.
 // With one, every route but /health, /ping, /version and /metrics asks for it.
 //
-// Errors: [rlalgo.serve.22] (usage) an address that others reach, and no key. To requests: [.6] no such route; [.7] a
+// Errors: [rlalgo.serve.22] (usage) an address that others reach, and no key; [.31] (usage) an adapter of its configuration has the
+// model's name. To requests: [.6] no such route; [.7] a
 // method that a route has not; [.8] no key, or a wrong one; [.11] a body that is too large; and those of the parts.
 #pragma once
 

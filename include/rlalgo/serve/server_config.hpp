@@ -14,12 +14,18 @@
 
 namespace rlalgo::serve {
 
+struct NamedAdapter {
+  std::string name;
+  std::filesystem::path path;
+};
+
 struct ServerConfig {
   http::ServerConfig http = {.port = 8000, .body_limit = std::size_t{1} << 30};  // weights come in large bodies
   Engine::Config engine;
   std::string api_key;                               // empty: none is asked for
   bool open_to_all = false;                          // no key, although the address is not this machine's own
   std::vector<std::filesystem::path> allowed_paths;  // adapters are read below these only; empty: anywhere
+  std::vector<NamedAdapter> adapters = {};           // loaded before it listens, each asked for by its name
   bool strict = false;                               // a field that no route knows is an error
   bool drawn_log_probs = false;      // OpenAI's routes: of the distribution that was drawn from, not of the model
   std::int64_t most_log_probs = 20;  // beside a token; −1 = the vocabulary

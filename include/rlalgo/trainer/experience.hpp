@@ -28,6 +28,7 @@
 #include <rlalgo/advantage/none.hpp>
 #include <rlalgo/aggregation/concept.hpp>
 #include <rlalgo/aggregation/none.hpp>
+#include <rlalgo/core/activity.hpp>
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/metrics.hpp>
 #include <rlalgo/distributed/world.hpp>
@@ -166,6 +167,7 @@ class ExperienceStage {
     out.warnings = std::move(batch.warnings);
     out.owners = std::move(batch.owners);
 
+    const core::Activity log_probs("scoring");
     const core::Stopwatch scoring;
     const sampler::Scorers scorers{*policy_, reference_.get(), config_.temperature, version, config_.corrects_sampling};
     if constexpr (sampler::Rewarded<S>) {

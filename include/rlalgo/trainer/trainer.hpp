@@ -36,6 +36,7 @@
 #include <rlalgo/advantage/none.hpp>
 #include <rlalgo/aggregation/concept.hpp>
 #include <rlalgo/aggregation/none.hpp>
+#include <rlalgo/core/activity.hpp>
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/distributed/world.hpp>
 #include <rlalgo/loss/concept.hpp>
@@ -161,6 +162,7 @@ class Trainer {
     result.metrics.merge(trained);
     result.warnings = std::move(batch.warnings);
 
+    const core::Activity updating("updating the weights");
     core::Stopwatch optimizer_watch;
     const auto limit = tensor::ThreadLimit::of_updates(mean_elements_);
     latest_norm_ = result.grad_norm = parts_.placement->reduce_gradients(config_.max_grad_norm, factor);
@@ -321,7 +323,10 @@ class Trainer {
     std::size_t end = batch.arrive || !c10::GradMode::is_enabled() ? 0 : batch.parts.size();
     while (end > 0 && batch.parts[end - 1].empty()) --end;
     const double balance_weight = config_.router_aux_loss_coef / std::max(counts.micro_batches, 1.0);
+    core::Activity passes(c10::GradMode::is_enabled() ? "training" : "scoring",
+                          static_cast<std::int64_t>(batch.parts.size()));
     for (std::size_t p = 0; p < batch.parts.size(); ++p) {
+      if (p > 0) passes.advance();
       if (batch.arrive) batch.arrive(batch, p);
       const std::span<const Row* const> part = batch.parts[p];
       ++draw;

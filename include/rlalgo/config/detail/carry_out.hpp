@@ -16,6 +16,7 @@
 #include <rlalgo/config/detail/training.hpp>
 #include <rlalgo/config/resume_rules.hpp>
 #include <rlalgo/config/run_config.hpp>
+#include <rlalgo/config/trackers.hpp>
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/hub_cache.hpp>
@@ -117,7 +118,7 @@ inline void read_progress(const std::filesystem::path& weights, run::Record& rec
 }
 
 template <class Trainer>
-void evaluate_weights(Trainer& trainer, const RunConfig& config, const model::Decoder& decoder, EvaluationTask& task,
+void evaluate_weights(Trainer& trainer, const RunConfig& config, const model::Decoder& decoder, OtherTask& task,
                       const TrainMessages& messages) {
   if (!trainer.has_evaluation()) raise_nothing_to_evaluate(config, "no row is held out");
   if (!task.weights.empty()) {
@@ -144,10 +145,13 @@ void evaluate_weights(Trainer& trainer, const RunConfig& config, const model::De
 }
 
 template <class Trainer>
-run::Outcome carry_out(Trainer& trainer, const RunConfig& config, const model::Decoder& decoder,
-                       EvaluationTask* evaluation, const TrainMessages& messages) {
-  if (evaluation == nullptr) return trainer.run();
-  evaluate_weights(trainer, config, decoder, *evaluation, messages);
+run::Outcome carry_out(Trainer& trainer, const RunConfig& config, const model::Decoder& decoder, OtherTask* task,
+                       const TrainMessages& messages) {
+  if (task == nullptr) {
+    const Trackers trackers(config, messages.note);
+    return trainer.run(trackers.observers());
+  }
+  evaluate_weights(trainer, config, decoder, *task, messages);
   return {};
 }
 

@@ -9,6 +9,7 @@
 #include <rlalgo/config/detail/read_optimizer.hpp>
 #include <rlalgo/config/detail/read_rows.hpp>
 #include <rlalgo/config/detail/read_schedule.hpp>
+#include <rlalgo/config/detail/read_trackers.hpp>
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/tensor/bfloat16.hpp>
@@ -98,9 +99,10 @@ inline void read_intervals(RunConfig& config) {
 // Whose evaluations there are no rows for.
 inline void warn_of_no_evaluation(Reader& reader, const RunConfig& config) {
   if (config.val_set_size > 0 || !config.test_datasets.empty()) return;
-  for (const char* key :
-       {"eval_steps", "evals_per_epoch", "eval_strategy", "evaluation_strategy", "trl.num_generations_eval"}) {
+  for (const char* key : {"eval_steps", "evals_per_epoch", "eval_on_start", "eval_strategy", "evaluation_strategy",
+                          "trl.num_generations_eval"}) {
     if (!config.was_set(key) || config.eval_strategy == "no") continue;
+    if (std::string_view(key) == "eval_on_start" && !config.eval_on_start.value_or(false)) continue;
     reader.findings().warnings.push_back(
         std::string(key) + " (" + config.place(key) +
         ") has no effect: there is nothing to evaluate on. val_set_size (a fraction such as 0.05) or test_datasets "
@@ -123,6 +125,7 @@ inline void read_cadence(Reader& reader, RunConfig& config) {
   if (reader.read("save_safetensors", safetensors) && !safetensors)
     refuse_lacking(reader, "save_safetensors", "save_safetensors false", *reader.section().find("save_safetensors"),
                    "weights are always saved as safetensors", false);
+  read_trackers(reader, config);
 }
 
 }  // namespace rlalgo::config::detail

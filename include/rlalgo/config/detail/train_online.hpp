@@ -16,6 +16,7 @@
 
 #include <rlalgo/config/completion_source.hpp>
 #include <rlalgo/config/detail/carry_out.hpp>
+#include <rlalgo/config/detail/overview_parts.hpp>
 #include <rlalgo/config/detail/router_balance.hpp>
 #include <rlalgo/config/detail/training.hpp>
 #include <rlalgo/config/entropy.hpp>
@@ -68,8 +69,7 @@ void Training<Unused>::judge_functions(const RunConfig& config, Refusals& refusa
 }
 
 template <class Unused>
-run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessages& messages,
-                                      EvaluationTask* evaluation) {
+run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessages& messages, OtherTask* task) {
   Prompts prompts;
   if (config.nemo_gym.enabled)
     prompts = load_gym_prompts(config);
@@ -115,13 +115,17 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   auto settings =
       online_config(config, model, static_cast<std::int64_t>(prompts.train.size()), !prompts.evaluation.empty());
   settings.rollouts.completion_limit = completion_limit(config, truths);
+  Overview overview = overview_of_prompts(config, model, settings.trainer.loop, settings.rollouts.geometry,
+                                          prompts.train, as_count(prompts.evaluation.size()));
+  overview.grows = config.datasets.empty() && config.trl.prompts_itself();
+  if (shows_rows_only(task, messages, overview)) return {};
   if (const std::string text = never_handed_over(config, settings.trainer.loop.max_steps);
       !config.max_steps && !text.empty() && messages.note)
     messages.note(text);
   const data::Json inputs_read = fingerprints(config, prompts.train, prompts.evaluation);
   require_same_inputs(*world_of(config), inputs_read);
   settings.trainer.loop.settings.update(inputs_read);
-  if (evaluation == nullptr) run::check_resume(settings.trainer.loop);
+  if (!evaluates(task)) run::check_resume(settings.trainer.loop);
   check_server(config);
 
   model.card = model_card(config, settings.trainer.loop.max_steps);
@@ -174,7 +178,7 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   trainer::OnlineInputs<inference::AnyGenerator, sync::AnySync, std::shared_ptr<model::Policy>> inputs{
       .policy = model.decoder,
       .generator = source.generator(),
-      .prompts = std::move(prompts.train),
+      .prompts = {},
       .rewards = std::move(rewards),
       .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids); },
       .reference = reference,
@@ -195,11 +199,15 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
                   trainer::rollout_records(step, batch.rows, config.ebft.alignment_coef, config.ebft.diversity_coef,
                                            [&](const data::Rollout& row) { return truths->of(row.columns); }));
     };
+  if (plans(overview, config, *model.decoder, reference != nullptr && model.decoder->adapter() == nullptr, task,
+            messages))
+    return {};
+  inputs.prompts = std::move(prompts.train);
   return with_policy_gradient(config, coefficient, [&](auto loss) {
     auto trainer =
         trainer::make_asynchronous(settings, asynchronous_config(config, prefetch, settings.trainer.loop.max_steps),
                                    std::move(loss), estimator(config), reward_aggregation(config), std::move(inputs));
-    return carry_out(trainer, config, *model.decoder, evaluation, messages);
+    return carry_out(trainer, config, *model.decoder, task, messages);
   });
 }
 

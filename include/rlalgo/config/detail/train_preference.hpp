@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <rlalgo/config/detail/carry_out.hpp>
+#include <rlalgo/config/detail/overview_parts.hpp>
 #include <rlalgo/config/detail/router_balance.hpp>
 #include <rlalgo/config/detail/training.hpp>
 #include <rlalgo/config/fingerprints.hpp>
@@ -22,8 +23,7 @@
 namespace rlalgo::config::detail {
 
 template <class Unused>
-run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMessages& messages,
-                                          EvaluationTask* evaluation) {
+run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMessages& messages, OtherTask* task) {
   const auto prepared = [&](const std::vector<std::string>& notes) {
     if (messages.prepared) messages.prepared();
     if (messages.note)
@@ -40,11 +40,13 @@ run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMe
   });
   prepared(data.notes);
   auto settings = offline_config(config, static_cast<std::int64_t>(data.train->examples()), data.evaluation != nullptr);
+  Overview overview = overview_of_answers(config, model, settings.trainer.loop, data.train, data.evaluation.get());
+  if (shows_rows_only(task, messages, overview)) return {};
   if (data.outside) settings.trainer.loop.settings["outside"] = to_json(*data.outside);
   const data::Json inputs_read = fingerprints(config, data);
   require_same_inputs(*world, inputs_read);
   settings.trainer.loop.settings.update(inputs_read);
-  if (evaluation == nullptr) run::check_resume(settings.trainer.loop);
+  if (!evaluates(task)) run::check_resume(settings.trainer.loop);
 
   model.card = model_card(config, settings.trainer.loop.max_steps);
   model.decoder = load_decoder(config, places);
@@ -55,6 +57,8 @@ run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMe
     model.files = sharding->files();
   }
   const std::shared_ptr<model::Decoder> frozen = frozen_reference(config, model, sharding.get());
+  if (plans(overview, config, *model.decoder, frozen != nullptr && model.decoder->adapter() == nullptr, task, messages))
+    return {};
   Reference reference = first_rank_first(*world, "log-probs of the reference", [&] {
     return make_reference(config, model, frozen, data, messages.progress, sharding.get());
   });
@@ -72,7 +76,7 @@ run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMe
       .placement = sharding != nullptr ? sharding->placement() : nullptr};
   return with_preference_loss(config, [&](auto loss) {
     auto trainer = trainer::make_offline(settings, std::move(loss), std::move(inputs));
-    return carry_out(trainer, config, *model.decoder, evaluation, messages);
+    return carry_out(trainer, config, *model.decoder, task, messages);
   });
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <rlalgo/config/detail/carry_out.hpp>
+#include <rlalgo/config/detail/overview_parts.hpp>
 #include <rlalgo/config/detail/router_balance.hpp>
 #include <rlalgo/config/detail/router_replay.hpp>
 #include <rlalgo/config/detail/training.hpp>
@@ -30,8 +31,7 @@
 namespace rlalgo::config::detail {
 
 template <class Unused>
-run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessages& messages,
-                                       EvaluationTask* evaluation) {
+run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessages& messages, OtherTask* task) {
   const ModelPlaces places = find_model(config);
   LanguageModel model = load_text_half(config, places);
   if (messages.note)
@@ -49,10 +49,13 @@ run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessa
   settings.run.sampling = strided_sampling(config);
   settings.run.evaluation_batch_size = config.eval_batch_size.value_or(0);
   settings.run.trainer = trainer_settings(config, plan, rows, config.rl + " (" + config.ebft.mode + ")");
+  Overview overview = overview_of_documents(config, model, settings.run.trainer.loop, documents.train,
+                                            as_count(documents.evaluation.size()));
+  if (shows_rows_only(task, messages, overview)) return {};
   const data::Json inputs_read = fingerprints(config, documents);
   require_same_inputs(*world_of(config), inputs_read);
   settings.run.trainer.loop.settings.update(inputs_read);
-  if (evaluation == nullptr) run::check_resume(settings.run.trainer.loop);
+  if (!evaluates(task)) run::check_resume(settings.run.trainer.loop);
 
   model.card = model_card(config, settings.run.trainer.loop.max_steps);
   model.decoder = load_decoder(config, places);
@@ -67,6 +70,7 @@ run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessa
 
   feature::FeatureNetwork network = feature_network(config, model, sharding.get());
   if (const std::string text = repeated_layers(config, network); !text.empty() && messages.note) messages.note(text);
+  if (plans(overview, config, *model.decoder, false, task, messages)) return {};
   sync::AnySync sync{sync::SharedWeights()};
   if (sharding != nullptr && sharding->weights())
     sync = sync::AnySync(sync::GatheredWeights(sync::SharedWeights(),
@@ -93,7 +97,7 @@ run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessa
       file->write(step, lines);
     };
   auto trainer = make_trainer<Method>(std::move(settings), std::move(inputs));
-  return carry_out(trainer, config, *model.decoder, evaluation, messages);
+  return carry_out(trainer, config, *model.decoder, task, messages);
 }
 
 }  // namespace rlalgo::config::detail

@@ -6,6 +6,7 @@
 #include <string>
 
 #include <rlalgo/config/load_preferences.hpp>
+#include <rlalgo/config/overview.hpp>
 #include <rlalgo/config/refusals.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/run/loop.hpp>
@@ -18,22 +19,40 @@ struct TrainMessages {
   std::function<void(const std::string&)> note = {};  // one line about the data or the reference
   RowProgress progress = {};                          // how far a preparation is
   std::function<void()> prepared = {};                // a preparation ended
+  std::function<void(const Overview&)> planned = {};  // everything is loaded, the first step is next
 };
 
 namespace detail {
 
-// Instead of a training: the evaluation of these weights.
-struct EvaluationTask {
-  std::filesystem::path weights;  // a checkpoint or a model's directory; empty: those that a training starts from
-  run::Record record = {};        // what came out
+// What is done instead of a training.
+struct OtherTask {
+  enum class Kind {
+    evaluation,  // of these weights
+    dry_run,     // everything is loaded and measured, TrainMessages::planned is called, and that is all
+    rows         // the same without weights, as soon as rows are token ids
+  };
+  Kind kind = Kind::evaluation;
+  std::filesystem::path weights = {};  // a checkpoint or a model's directory; empty: those that a training starts from
+  run::Record record = {};             // what came out of an evaluation
 };
 
-// `evaluation`: null to train.
+[[nodiscard]] inline bool evaluates(const OtherTask* task) {
+  return task != nullptr && task->kind == OtherTask::Kind::evaluation;
+}
+
+// Whether that was all there is to do.
+inline bool shows_rows_only(const OtherTask* task, const TrainMessages& messages, const Overview& overview) {
+  if (task == nullptr || task->kind != OtherTask::Kind::rows) return false;
+  if (messages.planned) messages.planned(overview);
+  return true;
+}
+
+// `task`: null to train.
 template <class Unused>
 struct Training {
-  static run::Outcome online(const RunConfig& config, const TrainMessages& messages, EvaluationTask* evaluation);
-  static run::Outcome preference(const RunConfig& config, const TrainMessages& messages, EvaluationTask* evaluation);
-  static run::Outcome strided(const RunConfig& config, const TrainMessages& messages, EvaluationTask* evaluation);
+  static run::Outcome online(const RunConfig& config, const TrainMessages& messages, OtherTask* task);
+  static run::Outcome preference(const RunConfig& config, const TrainMessages& messages, OtherTask* task);
+  static run::Outcome strided(const RunConfig& config, const TrainMessages& messages, OtherTask* task);
   // Keeps what keeps the user's functions from being loaded: environments, a rollout function, rewards.
   static void judge_functions(const RunConfig& config, Refusals& refusals);
 };

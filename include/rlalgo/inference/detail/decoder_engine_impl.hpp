@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <rlalgo/core/activity.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/thread_pool.hpp>
@@ -78,6 +79,7 @@ RLALGO_INLINE std::vector<std::vector<data::Completion>> DecoderEngine::generate
         break;
       }
       scheduler_.step();
+      core::Activity::tick();
     }
   } catch (...) {
     scheduler_.clear();
@@ -131,6 +133,7 @@ RLALGO_INLINE RequestSpec DecoderEngine::specify(const Request& request, std::si
   out.reserve(static_cast<std::size_t>(request.count));
   spec.on_end = [&out](RequestId, RequestResult&& result) {
     for (CompletionResult& one : result.completions) out.push_back(std::move(one.completion));
+    core::Activity::advance_innermost(static_cast<std::int64_t>(result.completions.size()));
   };
   return spec;
 }

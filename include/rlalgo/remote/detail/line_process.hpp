@@ -98,6 +98,9 @@ class LineProcess {
 
   [[nodiscard]] bool running() const noexcept { return child_ > 0; }
 
+  // In the place of stop_seconds.
+  void set_stop_seconds(double seconds) { stop_seconds_ = seconds; }
+
   // Sends `question` (without its line end) and waits for the line that answers it.
   Outcome exchange(const std::string& question, std::string& answer, const core::Deadline& deadline) {
     const std::string line = question + "\n";
@@ -167,7 +170,7 @@ class LineProcess {
       stop_by_.reset();
       return false;
     }
-    if (!stop_by_) stop_by_.emplace(stop_seconds);
+    if (!stop_by_) stop_by_.emplace(stop_seconds_);
     return !core::Interruption::deferred() || stop_by_->passed();
   }
 
@@ -208,6 +211,7 @@ class LineProcess {
   int channel_ = -1;
   std::string received_;
   std::optional<core::Deadline> stop_by_;  // since a stop was asked for
+  double stop_seconds_ = stop_seconds;
   std::string ended_ = "not started";
 };
 

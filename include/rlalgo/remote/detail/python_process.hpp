@@ -46,6 +46,7 @@ class PythonProcess {
     program_ = command.front();
     return process_.start(command);
   }
+  void set_stop_seconds(double seconds) { process_.set_stop_seconds(seconds); }
   [[nodiscard]] const std::string& program() const noexcept { return program_; }
 
   // The answer, an object.

@@ -200,9 +200,29 @@ RLALGO_INLINE void HealthWatch::on_record(const Record& record) {
     records_.push_back(record);
   if (records_.size() > longest_window) records_.erase(records_.begin());
   for (const HealthFinding& finding : health(records_))
-    if (finding.state == HealthFinding::State::alarm && warned_.insert(finding.metric).second)
-      out_ << "warning: " << finding.metric << " is " << format_number(finding.value) << " on average over the last "
-           << finding.rule->window << " records: " << finding.advice << "\n";
+    if (finding.state == HealthFinding::State::alarm) warn(finding, finding.rule->window);
+}
+
+RLALGO_INLINE void HealthWatch::warn(const HealthFinding& finding, std::size_t records) {
+  if (!warned_.insert(finding.metric).second) return;
+  out_ << "warning: " << finding.metric << " is " << format_number(finding.value) << " on average over the last "
+       << records << " records: " << finding.advice << "\n";
+}
+
+RLALGO_INLINE void HealthWatch::on_finish() {
+  for (const HealthFinding& finding : health(records_)) {
+    const HealthRule& rule = *finding.rule;
+    if (rule.towards != nullptr) continue;
+    std::size_t count = 0, beyond = 0;
+    for (const Record& record : records_) {
+      const double value = record.value(finding.metric);
+      if (!std::isfinite(value)) continue;
+      const double judged = rule.magnitude ? std::abs(value) : value;
+      ++count;
+      beyond += judged < rule.alarm_below || judged > rule.alarm_above ? 1 : 0;
+    }
+    if (count >= fewest_records && count < rule.window && beyond == count) warn(finding, count);
+  }
 }
 
 }  // namespace rlalgo::run

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <rlalgo/core/activity.hpp>
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
@@ -320,7 +321,10 @@ RLALGO_INLINE void Loop::Body::one_step() {
 
 RLALGO_INLINE void Loop::Body::evaluate() {
   const core::Stopwatch watch;
-  const core::Metrics metrics = callbacks_.evaluate();
+  const core::Metrics metrics = [&] {
+    const core::Activity evaluating("evaluating");
+    return callbacks_.evaluate();
+  }();
   emit(evaluation_record(step_, epoch_, metrics, watch.seconds()));
   evaluated_ = step_;
 }
@@ -378,6 +382,7 @@ RLALGO_INLINE TrainerState Loop::Body::trainer_state() const {
 
 RLALGO_INLINE void Loop::Body::save_checkpoint() {
   keep_output();
+  const core::Activity saving("saving a checkpoint");
   CheckpointParts parts;
   parts.save_model = config_.save_only_model ? output() : callbacks_.save_model;
   if (!config_.save_only_model)

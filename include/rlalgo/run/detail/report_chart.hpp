@@ -124,6 +124,8 @@ struct Chart {
   std::vector<double> out;
   for (double i = std::ceil(low / step - 1e-9); i * step <= high + step * 1e-9 && out.size() < 20; ++i)
     out.push_back(i * step == 0 ? 0.0 : i * step);
+  // One number alone says nothing of the scale.
+  if (out.size() < 2 && !whole && wanted < 64) return ticks(low, high, 2 * wanted, whole);
   return out;
 }
 

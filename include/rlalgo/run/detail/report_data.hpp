@@ -91,6 +91,25 @@ inline constexpr std::uint64_t largest_log = std::uint64_t{4} << 30U;  // bytes
   return data;
 }
 
+inline void flatten(const std::string& prefix, const Json& value,
+                    std::vector<std::pair<std::string, std::string>>& out) {
+  if (value.is_object() && !value.empty()) {
+    for (const auto& [key, entry] : value.items()) flatten(prefix.empty() ? key : prefix + "." + key, entry, out);
+  } else {
+    out.emplace_back(prefix, value.is_string() ? value.get<std::string>() : value.dump());
+  }
+}
+
+// Of run.json: full key and value, by key.
+[[nodiscard]] inline std::vector<std::pair<std::string, std::string>> settings_of(const Json& run) {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const char* part : {"identity", "settings"})
+    if (run.contains(part) && !run[part].empty()) flatten("", run[part], all);
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
 // Every metric in exactly one chart: the known ones grouped and in this order, then one chart for each other metric.
 // Charts of a section stand together.
 // The evaluation's value of a metric joins the chart of the metric. The least and the greatest value of what has a mean

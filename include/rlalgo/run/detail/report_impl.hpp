@@ -6,12 +6,15 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/run/detail/report_comparison.hpp>
 #include <rlalgo/run/detail/report_data.hpp>
 #include <rlalgo/run/detail/report_style.hpp>
 #include <rlalgo/run/detail/report_timeline.hpp>
@@ -25,14 +28,12 @@ namespace detail {
 
 class ReportPage {
  public:
-  explicit ReportPage(ReportData data) : data_(std::move(data)) {}
+  // `stamp`: of a page that is served (report_stamp()); empty: it is a file.
+  explicit ReportPage(ReportData data, std::string stamp = {}) : data_(std::move(data)), stamp_(std::move(stamp)) {}
 
   [[nodiscard]] std::string html() const {
     const std::string title = text("title").empty() ? "Training run" : text("title");
-    std::string out =
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
-        "content=\"width=device-width,initial-scale=1\">";
-    out += "<title>" + escape_html(title) + "</title><style>" + report_css + "</style></head><body><main>\n";
+    std::string out = page_begin(escape_html(title), stamp_);
     out += "<h1>" + escape_html(title) + status() + "</h1>\n";
     if (!text("started").empty()) out += "<p class=\"sub\">started " + escape_html(text("started")) + "</p>\n";
     if (!text("error").empty()) out += "<p class=\"note\">" + escape_html(text("error")) + "</p>\n";
@@ -49,9 +50,7 @@ class ReportPage {
       out += "</div>\n";
     }
     out += Timeline(data_.records).html() + health_table() + checkpoints() + pairs() + samples() + settings();
-    return out +
-           "<footer>Made by rlalgo from metrics.jsonl and samples.jsonl of this directory.</footer>\n</main><script>" +
-           report_js + "</script></body></html>\n";
+    return out + page_end("metrics.jsonl and samples.jsonl of this directory", !stamp_.empty());
   }
 
  private:
@@ -87,7 +86,7 @@ class ReportPage {
     out += "</tr>";
     for (const std::int64_t step : data_.checkpoints) {
       const std::string name = "checkpoint-" + std::to_string(step);
-      out += "<tr><td><a href=\"" + name + "/\">" + name + "</a></td>";
+      out += "<tr><td>" + (stamp_.empty() ? "<a href=\"" + name + "/\">" + name + "</a>" : name) + "</td>";
       for (const std::string& metric : shown) {
         double value = no_value;
         for (const Point& p : data_.points.at(metric))
@@ -307,22 +306,9 @@ class ReportPage {
     return out;
   }
 
-  static void flatten(const std::string& prefix, const Json& value,
-                      std::vector<std::pair<std::string, std::string>>& out) {
-    if (value.is_object() && !value.empty()) {
-      for (const auto& [key, entry] : value.items()) flatten(prefix.empty() ? key : prefix + "." + key, entry, out);
-    } else {
-      out.emplace_back(prefix, value.is_string() ? value.get<std::string>() : value.dump());
-    }
-  }
-
   [[nodiscard]] std::string settings() const {
-    std::vector<std::pair<std::string, std::string>> all;
-    for (const char* part : {"identity", "settings"})
-      if (data_.run.contains(part) && !data_.run[part].empty()) flatten("", data_.run[part], all);
+    const auto all = settings_of(data_.run);
     if (all.empty()) return "";
-    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    all.erase(std::unique(all.begin(), all.end()), all.end());
     std::string out = "<h2>Settings</h2><details><summary>" + std::to_string(all.size()) +
                       " settings of this run</summary><div><dl class=\"settings\">";
     for (const auto& [key, value] : all)
@@ -332,6 +318,7 @@ class ReportPage {
 
   static constexpr const char* truth_column = "ground_truth";  // of what is logged beside a sample
   ReportData data_;
+  std::string stamp_;
 };
 
 }  // namespace detail
@@ -340,6 +327,24 @@ RLALGO_INLINE std::filesystem::path write_report(const std::filesystem::path& ou
   const std::filesystem::path path = output_dir / "report.html";
   core::write_file(path, detail::ReportPage(detail::read_report_data(output_dir)).html());
   return path;
+}
+
+RLALGO_INLINE std::string report_html(std::span<const std::filesystem::path> output_dirs, const std::string& stamp) {
+  if (output_dirs.size() == 1) return detail::ReportPage(detail::read_report_data(output_dirs[0]), stamp).html();
+  return detail::ComparisonPage(output_dirs, stamp).html();
+}
+
+RLALGO_INLINE std::string report_stamp(std::span<const std::filesystem::path> output_dirs) {
+  std::string out;
+  for (const std::filesystem::path& directory : output_dirs)
+    for (const char* name : {metrics_file, samples_file, run_info_file, pairs_file}) {
+      std::error_code none;
+      const auto size = std::filesystem::file_size(directory / name, none);
+      const auto time = std::filesystem::last_write_time(directory / name, none);
+      out += none ? "-" : std::to_string(size) + "." + std::to_string(time.time_since_epoch().count());
+      out += " ";
+    }
+  return out;
 }
 
 RLALGO_INLINE void ReportWriter::on_start(const RunStart& start) {

@@ -1,6 +1,8 @@
 // The look of report.html: one style sheet for light and dark, one small script that reads values under the pointer.
 #pragma once
 
+#include <string>
+
 namespace rlalgo::run::detail {
 
 inline constexpr const char* report_css = R"css(
@@ -19,7 +21,7 @@ h2{font-size:17px;margin:36px 0 12px}
 .note{border-left:3px solid var(--bad);background:var(--card);padding:8px 14px;margin:14px 0 0;white-space:pre-wrap;overflow-wrap:anywhere}
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(160px,1fr));gap:12px;margin:20px 0 0}
 .tile,.card,.timeline{background:var(--card);border:1px solid var(--line);border-radius:10px}
-.tile{padding:10px 14px}.tile b{display:block;font-size:18px;white-space:nowrap;font-weight:650;font-variant-numeric:tabular-nums}.tile span{color:var(--soft);font-size:13px}
+.tile{padding:10px 14px}.tile b{display:block;font-size:18px;overflow-wrap:anywhere;font-weight:650;font-variant-numeric:tabular-nums}.tile span{color:var(--soft);font-size:13px}
 .charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(330px,1fr));gap:14px}
 .card{padding:12px 14px 8px;min-width:0;display:flex;flex-direction:column;position:relative}
 .card h3{font-size:14px;margin:0;padding-right:90px;font-weight:600}
@@ -57,9 +59,34 @@ footer{color:var(--soft);font-size:13px;margin-top:36px}
 @media print{.card,details{break-inside:avoid}.text{max-height:none}}
 )css";
 
+// Of a page that is served while a run goes on: asks every two seconds whether there is more, and puts it in the place of what is
+// shown; sections stay open or closed, and the page where it was scrolled to.
+inline constexpr const char* report_live_js = R"js(
+let shown=document.body.dataset.stamp;
+const refresh=async()=>{
+  const mark=document.querySelector('.live');
+  try{
+    const stamp=await(await fetch('stamp')).text();
+    if(stamp!==shown){
+      const answer=await fetch('.');
+      if(!answer.ok)throw 0;
+      const page=new DOMParser().parseFromString(await answer.text(),'text/html');
+      const open=new Map([...document.querySelectorAll('details')].map(d=>[d.querySelector('summary').firstChild.textContent,d.open]));
+      page.querySelectorAll('details').forEach(d=>{const was=open.get(d.querySelector('summary').firstChild.textContent);if(was!==undefined)d.open=was});
+      document.title=page.title;
+      document.querySelector('main').replaceWith(page.querySelector('main'));
+      shown=page.body.dataset.stamp;
+      watchCards();
+    }
+    document.querySelector('.live').textContent='live';
+  }catch(e){mark.textContent='not connected'}
+};
+setInterval(refresh,2000);
+)js";
+
 // Shows the step and the values at the pointer beside it, the nearest line marked. Without it the page is complete, only still.
 inline constexpr const char* report_js = R"js(
-document.querySelectorAll('.card').forEach(card=>{
+const watchCards=()=>document.querySelectorAll('.card').forEach(card=>{
   const svg=card.querySelector('svg'),guide=svg.querySelector('.guide'),dot=svg.querySelector('.dot'),tip=card.querySelector('.tip');
   const numbers=text=>text.split(' ').map(Number);
   const lines=[...svg.querySelectorAll('[data-x]')].map(p=>({name:p.dataset.n,color:p.dataset.c,x:numbers(p.dataset.x),y:numbers(p.dataset.y),step:numbers(p.dataset.s),value:p.dataset.v.split('|')}));
@@ -92,6 +119,20 @@ document.querySelectorAll('.card').forEach(card=>{
   });
   svg.addEventListener('pointerleave',()=>show('hidden'));
 });
+watchCards();
 )js";
+
+[[nodiscard]] inline std::string page_begin(const std::string& escaped_title, const std::string& stamp) {
+  return "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+         "content=\"width=device-width,initial-scale=1\"><title>" +
+         escaped_title + "</title><style>" + report_css + "</style></head><body" +
+         (stamp.empty() ? "" : " data-stamp=\"" + stamp + "\"") + "><main>\n";
+}
+
+[[nodiscard]] inline std::string page_end(const std::string& made_from, bool live) {
+  return "<footer>Made by rlalgo from " + made_from +
+         (live ? "; it follows them while this page is open (<span class=\"live\">live</span>)" : "") +
+         ".</footer>\n</main><script>" + report_js + (live ? report_live_js : "") + "</script></body></html>\n";
+}
 
 }  // namespace rlalgo::run::detail

@@ -52,6 +52,25 @@ inline tensor::Tensor concatenate(std::span<const data::Rollout* const> rows, Ro
   return tensor::from_values(flat, like.options().requires_grad(false));
 }
 
+// The old log-probs of all rows [N], 0 for the tokens of answers; of a row without them the detached ones of now.
+inline tensor::Tensor old_or_current(std::span<const data::Rollout* const> rows, const tensor::Tensor& log_prob) {
+  const auto brings = [](const data::Rollout* r) {
+    return !r->completion_ids.empty() && r->old_log_probs.size() == r->completion_ids.size();
+  };
+  if (std::none_of(rows.begin(), rows.end(), brings)) return log_prob.detach();
+  const tensor::Tensor now = log_prob.detach().to(at::kCPU, at::kDouble).contiguous();
+  const double* current = now.const_data_ptr<double>();
+  std::vector<double> flat(current, current + now.numel());
+  std::size_t at = 0;
+  for (const data::Rollout* r : rows) {
+    if (brings(r))
+      std::copy(r->old_log_probs.begin(), r->old_log_probs.end(), flat.begin() + static_cast<std::ptrdiff_t>(at));
+    at += r->completion_ids.size();
+  }
+  std::fill(flat.begin() + static_cast<std::ptrdiff_t>(at), flat.end(), 0.0);
+  return tensor::from_values(flat, log_prob.options().requires_grad(false));
+}
+
 inline std::vector<float> slice_floats(const tensor::Tensor& column, std::int64_t begin, std::int64_t length) {
   const tensor::Tensor part = column.detach().slice(0, begin, begin + length).to(at::kCPU, at::kFloat).contiguous();
   const float* p = part.const_data_ptr<float>();
@@ -124,7 +143,7 @@ RLALGO_INLINE loss::Scored RolloutRows::collate(View rows, const model::Scores& 
   loss::Scored scored = detail::scored_columns(scores, mask, row, lengths);
   scored.advantage = tensor::from_values(advantages, options);                                     // [R]
   if (needs.answer_likelihood) scored.likelihood_mask = tensor::from_values(likelihood, options);  // [N]
-  if (needs.old_log_prob) scored.old_log_prob = detail::concatenate(rows, &Row::old_log_probs, scores.log_prob);
+  if (needs.old_log_prob) scored.old_log_prob = detail::old_or_current(rows, scores.log_prob);
   if (needs.reference_log_prob)
     scored.reference_log_prob = detail::concatenate(rows, &Row::reference_log_probs, scores.log_prob);
   if (needs.sampling_log_prob)

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <rlalgo/core/activity.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/reward_table.hpp>
 #include <rlalgo/data/decode.hpp>
@@ -55,7 +56,10 @@ std::shared_ptr<Generation> generate(G& generator, std::span<const data::Tokeniz
                         .count = copies,
                         .first_index = static_cast<std::uint64_t>(first_group + p) * static_cast<std::uint64_t>(copies),
                         .source = &prompts[chosen[p]]});
-  auto answers = generator.generate(std::span<const inference::Request>(requests), sampling, key);
+  auto answers = [&] {
+    const core::Activity generating("generating", static_cast<std::int64_t>(requests.size()) * copies);
+    return generator.generate(std::span<const inference::Request>(requests), sampling, key);
+  }();
   const auto broken = [&](const std::string& found, const std::string& expected) {
     core::raise("sampler", 6,
                 {.what = "the generator returned another number of results than asked for",

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <rlalgo/core/activity.hpp>
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
@@ -270,6 +271,7 @@ RLALGO_INLINE double score_piece(Generation& piece, std::span<const WeightedRewa
   episode_metrics(piece, batch.metrics);
   for (data::Rollout& r : piece.rollouts)
     if (mask_truncated && !terminated(r, ends)) mask_all(r);
+  const core::Activity rewarding("rewards");
   const core::Stopwatch watch;
   run_rewards(piece, rewards, step, batch);
   return watch.seconds();
@@ -288,6 +290,7 @@ RLALGO_INLINE double score(Generation& generation, std::span<const WeightedRewar
   episode_metrics(generation, batch.metrics);
   for (data::Rollout& r : generation.rollouts)
     if (mask_truncated && !terminated(r, ends)) mask_all(r);
+  const core::Activity rewarding("rewards");
   const core::Stopwatch watch;
   run_rewards(generation, rewards, step, batch);
   const double seconds = watch.seconds();

@@ -18,6 +18,7 @@ namespace rlalgo::sampler::detail {
   loss::Scored scored;
   scored.log_prob = scores.log_prob;
   scored.entropy = scores.entropy;
+  scored.old_log_prob = scores.log_prob.detach();  // of the weights that compute the row, unless it brings its own
   scored.mask = tensor::from_values(mask, options);
   scored.row = tensor::from_values(row, options.dtype(at::kLong));
   scored.row_length = tensor::from_values(row_length, options);

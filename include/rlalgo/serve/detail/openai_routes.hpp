@@ -127,7 +127,8 @@ class OpenAiRoutes {
   void check_model(Fields& fields) { (void)service_.weights_of(fields.text("model").value_or("")); }
 
   [[nodiscard]] Json base_card() const {
-    return card(service_.model.name, service_.started(), service_.model.root, nullptr);
+    const std::string& parent = service_.model.parent;
+    return card(service_.model.name, service_.started(), service_.model.root, parent.empty() ? Json() : Json(parent));
   }
   [[nodiscard]] Json card_of(const WeightStore::Adapter& adapter) const {
     return card(adapter.name, adapter.since, adapter.path.string(), service_.model.name);

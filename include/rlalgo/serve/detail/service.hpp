@@ -49,7 +49,16 @@ class Service {
         engine(model.decoder->config(), config.engine, model.stop_ids),
         store(model.decoder, engine, model.weights),
         broadcasts(store, {.address = config.http.host, .seconds = config.broadcast_seconds}),
-        answers(config.answer_bytes) {}
+        answers(config.answer_bytes) {
+    for (const NamedAdapter& adapter : config.adapters) {
+      if (adapter.name == model.name)
+        core::raise_usage("serve", 31,
+                          {.what = "an adapter has the name of the model",
+                           .found = adapter.name,
+                           .remedy = "give one of them another name: requests say which they mean by it"});
+      store.load_adapter(adapter.name, adapter.path, false);
+    }
+  }
 
   const ServedModel model;
   const ServerConfig config;
