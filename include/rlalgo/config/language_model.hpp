@@ -210,10 +210,24 @@ inline void check_parameter_names(const RunConfig& config, const ModelPlaces& pl
   std::shared_ptr<model::Decoder> decoder =
       model::load_decoder(places.base, {.dtype = config.bfloat16 ? at::ScalarType::BFloat16 : at::ScalarType::Float,
                                         .memory = memory.value_or(model::memory_of_weights(config.sharding.on())),
-                                        .device = device_of(config)});
+                                        .device = device_of(config),
+                                        .quantisation = config.quantisation()});
   decoder->set_checkpointing(config.gradient_checkpointing);
   detail::adapt(*decoder, config, places.adapter);
   return decoder;
+}
+
+// A base in 4 or 8 bits is frozen: without an adapter nothing of it that matters would be trained.
+inline void require_adapter_over_bits(const RunConfig& config, const model::Decoder& decoder) {
+  if (decoder.adapter() != nullptr) return;
+  model::visit_maps(decoder.config(), decoder.weights(), [&](const std::string& path, const model::Linear& map, auto, bool) {
+    if (!map.quantised) return;
+    core::raise_usage("config", 14,
+                      {.what = "the base model is quantised, and only an adapter can be trained on it",
+                       .found = path + " in " + std::string(model::name_of(map.quantised->code())),
+                       .where = config.place("base_model"),
+                       .remedy = "set adapter: lora, or take the unquantised model"});
+  });
 }
 
 // The ids that end a completion: those of generation_config.json and config.json, and the tokenizer's.

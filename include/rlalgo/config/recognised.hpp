@@ -21,7 +21,9 @@ struct RecognisedKey {
 
 [[nodiscard]] inline std::span<const RecognisedKey> lacking_keys() {
   static constexpr std::string_view quantized =
-      "this build loads float32, bfloat16 and float16 weights; adapter: lora trains little memory beside them";
+      "weights are read whole, or as bitsandbytes quantised them; load_in_4bit with adapter: qlora quantises a base";
+  static constexpr std::string_view frozen =
+      "weights in 8 bits or 4 are frozen: set adapter: lora, or adapter: qlora with load_in_4bit";
   static constexpr std::string_view parallel =
       "ranks are data-parallel, each with the whole model; see docs/distributed.md";
   static constexpr std::string_view groups = "all weights share one learning_rate here";
@@ -29,10 +31,9 @@ struct RecognisedKey {
       {"relora", "train one adapter, merge it, and train the next on the merged model"},
       {"jagged_restart_steps", "the schedule does not restart: lr_scheduler: cosine_with_restarts does"},
       {"lisa_n_layers", "every layer is trained at every step: name fewer in unfrozen_parameters"},
-      {"load_in_8bit", quantized},
-      {"load_in_4bit", quantized},
+      {"load_in_8bit", frozen},
+      {"load_in_4bit", frozen},
       {"gptq", quantized},
-      {"bnb_config_kwargs", quantized},
       {"model_quantization_config", quantized},
       {"model_quantization_config_kwargs", quantized},
       {"fp8", quantized},

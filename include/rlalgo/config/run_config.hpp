@@ -24,6 +24,7 @@
 #include <rlalgo/data/load.hpp>
 #include <rlalgo/data/shard.hpp>
 #include <rlalgo/model/lora_config.hpp>
+#include <rlalgo/model/quantisation.hpp>
 #include <rlalgo/optim/schedule.hpp>
 #include <rlalgo/text/special_tokens.hpp>
 
@@ -58,6 +59,28 @@ struct AdafactorArguments {
   double decay_rate = -0.8;
   std::optional<double> beta1;
   bool scale_parameter = false;
+};
+
+// How a base in 4 or 8 bits is made: bnb_4bit_*, and bnb_config_kwargs (config/detail/read_quantisation.hpp).
+struct QuantisedBase {
+  std::string bnb_4bit_compute_dtype = {};  // float32, bfloat16; unset: the model's
+  std::string bnb_4bit_quant_type = "nf4";
+  bool bnb_4bit_use_double_quant = true;
+  std::int64_t blocksize = 64;
+  std::vector<std::string> llm_int8_skip_modules = {};
+
+  [[nodiscard]] model::Quantisation quantisation(bool eight) const {
+    using model::ProductsIn;
+    return {.code = eight                          ? model::WeightCode::int8
+                    : bnb_4bit_quant_type == "fp4" ? model::WeightCode::fp4
+                                                   : model::WeightCode::nf4,
+            .block = blocksize,
+            .nested = bnb_4bit_use_double_quant,
+            .products = eight || bnb_4bit_compute_dtype.empty() ? ProductsIn::model
+                        : bnb_4bit_compute_dtype == "bfloat16"  ? ProductsIn::bfloat16
+                                                                : ProductsIn::float32,
+            .skip = llm_int8_skip_modules};
+  }
 };
 
 // The `trl:` section; unset numbers have TRL's defaults.
@@ -220,7 +243,13 @@ struct RunConfig {
   // Adapter: lora_* and peft_* keys, which lora_model_dir overrides
   std::optional<model::LoraConfig> lora;      // set by adapter: lora
   std::optional<std::string> lora_model_dir;  // an adapter to continue
-  std::string wants_smaller_base;  // derived: the key that asks for a base in 4 or 8 bits; it is loaded whole
+  bool load_in_8bit = false, load_in_4bit = false;  // the base below it
+  QuantisedBase bnb;
+  // Of the base's weights, where the files have them whole.
+  [[nodiscard]] std::optional<model::Quantisation> quantisation() const {
+    if (!load_in_4bit && !load_in_8bit) return std::nullopt;
+    return bnb.quantisation(load_in_8bit);
+  }
   std::vector<std::string> unfrozen_parameters;  // patterns of the only weights to train; empty = all
 
   bool gradient_checkpointing = false;

@@ -3,10 +3,12 @@
 //   W + s·B A;   with DoRA each row times magnitude / ‖W + s·B A‖
 //
 // Names are those of the base model's files. Each is made when it is asked for: computed in the adapter's dtype and given in
-// that of the base; modules that the adapter replaces (modules_to_save, embeddings of its own) are given as they are, not copied. The decoder must
+// that of the base, a quantised one as it is computed with; modules that the adapter replaces (modules_to_save, embeddings of its own) are given as they are, not copied. The decoder must
 // outlive the list.
 #pragma once
 
+#include <map>
+#include <memory>
 #include <string>
 
 #include <c10/core/GradMode.h>
@@ -58,14 +60,21 @@ inline void add_merged_experts(const Decoder& decoder, const std::string& path, 
     if (name.find(".lora_") == std::string::npos && !name.ends_with(".base_layer.weight"))
       out.push_back(pending(decoder, name, value));
   });
+  std::map<std::string, std::shared_ptr<const QuantisedWeight>> maps;
+  visit_maps(decoder.config(), decoder.weights(), [&](const std::string& path, const Linear& map, auto, bool) {
+    if (map.quantised) maps[path] = map.quantised;
+  });
   visit_loras(
       decoder.config(), decoder.weights(),
       [&](const std::string& path, const Lora& lora, const Tensor& weight) {
         if (!lora.defined()) return;
+        const auto found = maps.find(path);
+        const auto quantised = found == maps.end() ? nullptr : found->second;
         out.push_back(
-            {path + ".weight", weight.scalar_type(), weight.sizes().vec(), [gate = decoder.gate(), lora, weight] {
+            {path + ".weight", weight.scalar_type(), weight.sizes().vec(),
+             [gate = decoder.gate(), lora, weight, quantised] {
                const c10::NoGradGuard no_grad;
-               const Tensor base = whole(gate, weight);
+               const Tensor base = quantised ? quantised->dense(weight.scalar_type()) : whole(gate, weight);
                Lora there = lora;
                for (Tensor* one : {&there.a, &there.b, &there.magnitude})
                  if (one->defined()) *one = whole(gate, *one);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <rlalgo/config/detail/read_keys.hpp>
+#include <rlalgo/config/detail/read_quantisation.hpp>
 #include <rlalgo/config/run_config.hpp>
 
 namespace rlalgo::config::detail {
@@ -109,23 +110,6 @@ inline void read_lora(Reader& reader, model::LoraConfig& lora) {
   apply_lacking(reader, lacking);
 }
 
-// What asks for a base in 4 or 8 bits: with an adapter the frozen base is loaded whole instead (detail/whole_base.hpp); without one
-// nothing could be trained, and lacking_keys() refuses.
-inline void read_quantized_base(Reader& reader, RunConfig& config) {
-  const Node* const adapter = reader.section().find("adapter");
-  if (adapter == nullptr || (adapter->text != "lora" && adapter->text != "qlora")) return;
-  for (const char* key : {"load_in_8bit", "load_in_4bit"}) {
-    bool on = false;
-    if (reader.read(key, on) && on) config.wants_smaller_base = key;
-  }
-  if (adapter->text == "qlora" && config.wants_smaller_base.empty()) config.wants_smaller_base = "adapter";
-  if (config.wants_smaller_base.empty()) return;
-  for (const char* key : {"bnb_config_kwargs", "model_quantization_config", "model_quantization_config_kwargs"}) {
-    const RecognisedKey one{key, "the base is loaded whole"};
-    apply_idle(reader, std::span(&one, 1));
-  }
-}
-
 // What an adapter cannot do without, and what excludes it.
 inline void judge_adapter(Reader& reader, const RunConfig& config, const std::string& where) {
   for (const char* key : {"lora_r", "lora_alpha"})
@@ -150,7 +134,7 @@ inline void read_adapter(Reader& reader, RunConfig& config) {
   const Node* node = reader.take("adapter");
   const bool known = node != nullptr && (node->text == "lora" || node->text == "qlora");
   if (known) {
-    read_quantized_base(reader, config);
+    read_quantised_base(reader, config, *node);
     read_lora(reader, config.lora.emplace());
     return judge_adapter(reader, config, node->place.text());
   }
@@ -161,6 +145,10 @@ inline void read_adapter(Reader& reader, RunConfig& config) {
                        .found = *config.lora_model_dir,
                        .where = reader.section().find("lora_model_dir")->place.text(),
                        .remedy = "set adapter: lora"});
+  for (const char* key : quantisation_keys) {
+    const RecognisedKey one{key, "the base is not quantised"};
+    apply_idle(reader, std::span(&one, 1));
+  }
   for (const char* key : adapter_keys) {
     const RecognisedKey one{key, "there is no adapter (adapter: lora makes one)"};
     apply_idle(reader, std::span(&one, 1));

@@ -48,6 +48,7 @@ run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMe
 
   model.card = model_card(config, settings.trainer.loop.max_steps);
   model.decoder = load_decoder(config, places);
+  if (evaluation == nullptr) require_adapter_over_bits(config, *model.decoder);
   settings.trainer.router_aux_loss_coef = router_aux_loss_coef(config, model.decoder->config());
   const auto sharding = Sharding::convene(config, world, model.decoder->device());
   if (sharding != nullptr) {
