@@ -26,7 +26,9 @@ struct MergeOptions {
 
 std::optional<c10::ScalarType> dtype_named(const std::string& name) {
   if (name == "auto") return std::nullopt;
-  return name == "bfloat16" ? c10::ScalarType::BFloat16 : name == "float16" ? c10::ScalarType::Half : c10::ScalarType::Float;
+  return name == "bfloat16"  ? c10::ScalarType::BFloat16
+         : name == "float16" ? c10::ScalarType::Half
+                             : c10::ScalarType::Float;
 }
 
 // How far what was computed is from what the file holds.
@@ -60,7 +62,8 @@ int merge(MergeOptions o) {
   const run::OutputTrial output(o.output_dir);
   const model::MergeReport report = model::merge_adapter(base, o.lora_model_dir, o.output_dir, options);
   if (report.quantised > 0)
-    std::cout << report.quantised << " maps of the base are in 4 or 8 bits: the merged model has what their codes stand for\n";
+    std::cout << report.quantised
+              << " maps of the base are in 4 or 8 bits: the merged model has what their codes stand for\n";
   if (report.largest > 0 || report.quantised > 0) std::cout << rounding(report) << "\n";
   std::cout << "merged model in " << o.output_dir << "\n";
   return 0;

@@ -28,8 +28,8 @@ const auto golden = std::filesystem::path(rlalgo::support::test_dir) / "golden/q
 struct Case {
   const char* name;
   model::Quantisation how;
-  bool whole = true;      // there is the model before it was quantised
-  std::size_t maps = 7;   // that are quantised
+  bool whole = true;     // there is the model before it was quantised
+  std::size_t maps = 7;  // that are quantised
 };
 
 std::vector<Case> cases() {
@@ -77,7 +77,8 @@ void check_numbers(model::Decoder& decoder, const std::filesystem::path& folder)
 
 }  // namespace
 
-TEST_CASE("checkpoints that bitsandbytes quantised have the log-probs and gradients that transformers computes with them") {
+TEST_CASE(
+    "checkpoints that bitsandbytes quantised have the log-probs and gradients that transformers computes with them") {
   for (const Case& one : cases()) {
     INFO(one.name);
     const auto decoder = model::load_decoder(golden / one.name);
@@ -99,20 +100,22 @@ TEST_CASE("a model that is quantised when it is loaded is the one that bitsandby
       if (map.quantised) theirs.push_back(map.quantised.get());
     });
     auto next = theirs.begin();
-    model::visit_maps(decoder->config(), decoder->weights(), [&](const std::string& path, const model::Linear& map, auto, bool) {
-      if (!map.quantised) return;
-      INFO(path);
-      const model::QuantisedWeight &a = *map.quantised, &b = **next++;
-      CHECK(a.codes().flatten().equal(b.codes().flatten()));
-      CHECK(a.scales().equal(b.scales()));
-      CHECK(a.nested().offset == b.nested().offset);
-    });
+    model::visit_maps(decoder->config(), decoder->weights(),
+                      [&](const std::string& path, const model::Linear& map, auto, bool) {
+                        if (!map.quantised) return;
+                        INFO(path);
+                        const model::QuantisedWeight &a = *map.quantised, &b = **next++;
+                        CHECK(a.codes().flatten().equal(b.codes().flatten()));
+                        CHECK(a.scales().equal(b.scales()));
+                        CHECK(a.nested().offset == b.nested().offset);
+                      });
   }
 }
 
 TEST_CASE("maps that stay whole are named as transformers reads the names, and a name that is nobody's is refused") {
   const auto count = [](std::vector<std::string> skip) {
-    return quantised_maps(*model::load_decoder(golden / "phi3_nf4_whole", {.quantisation = model::Quantisation{.skip = std::move(skip)}}));
+    return quantised_maps(*model::load_decoder(golden / "phi3_nf4_whole",
+                                               {.quantisation = model::Quantisation{.skip = std::move(skip)}}));
   };
   CHECK(count({}) == 8);
   CHECK(count({"lm_head"}) == 8);
@@ -188,15 +191,27 @@ TEST_CASE("an adapter over bits: what it may and may not do") {
     config.r = 4, config.alpha = 8, config.every_linear = true;
     return config;
   };
-  CHECK(lacks(raised_by([&] { model::attach_lora(*load(), lora({.init = model::LoraInit::pissa}), 1); }), {"model.24", "pissa"}) == "");
-  CHECK(lacks(raised_by([&] { model::attach_lora(*load(), {.r = 4, .alpha = 8, .target_modules = {"q_proj"}, .modules_to_save = {"down_proj"}}, 1); }),
+  CHECK(lacks(raised_by([&] { model::attach_lora(*load(), lora({.init = model::LoraInit::pissa}), 1); }),
+              {"model.24", "pissa"}) == "");
+  CHECK(lacks(raised_by([&] {
+                model::attach_lora(
+                    *load(), {.r = 4, .alpha = 8, .target_modules = {"q_proj"}, .modules_to_save = {"down_proj"}}, 1);
+              }),
               {"model.46", "down_proj"}) == "");
   CHECK(lacks(raised_by([&] { load()->train_only({"model.layers.0.mlp.up_proj"}); }), {"model.46", "up_proj"}) == "");
   auto decoder = load();
   model::attach_lora(*decoder, lora({.use_dora = true}), 1);
   // DoRA's magnitudes are the rows of the weight, so at first nothing has changed.
   const auto expected = model::read_safetensors(golden / "llama_nf4/expected.safetensors");
-  CHECK((decoder->score(tree_of(expected.at("ids")), {}).log_prob - expected.at("log_probs")).abs().max().item<double>() < 1e-5);
-  CHECK((decoder->without_adapter()->score(tree_of(expected.at("ids")), {}).log_prob - expected.at("log_probs")).abs().max().item<double>() < 1e-5);
-  CHECK((load()->frozen_copy()->score(tree_of(expected.at("ids")), {}).log_prob - expected.at("log_probs")).abs().max().item<double>() < 1e-5);
+  CHECK(
+      (decoder->score(tree_of(expected.at("ids")), {}).log_prob - expected.at("log_probs")).abs().max().item<double>() <
+      1e-5);
+  CHECK((decoder->without_adapter()->score(tree_of(expected.at("ids")), {}).log_prob - expected.at("log_probs"))
+            .abs()
+            .max()
+            .item<double>() < 1e-5);
+  CHECK((load()->frozen_copy()->score(tree_of(expected.at("ids")), {}).log_prob - expected.at("log_probs"))
+            .abs()
+            .max()
+            .item<double>() < 1e-5);
 }

@@ -14,9 +14,7 @@ using model::WeightCode;
 
 namespace {
 
-double distance(const at::Tensor& a, const at::Tensor& b) {
-  return ((a - b).norm() / b.norm()).item<double>();
-}
+double distance(const at::Tensor& a, const at::Tensor& b) { return ((a - b).norm() / b.norm()).item<double>(); }
 
 }  // namespace
 
@@ -44,16 +42,17 @@ TEST_CASE("products with a quantised weight are those with the weight that it st
 TEST_CASE("products are computed in the dtype that is asked for, and given in that of the input") {
   const at::Tensor weight = at::randn({32, 64}), x = at::randn({5, 64}), bias = at::randn({32});
   const model::QuantisedWeight low = model::quantise(weight, {.products = model::ProductsIn::bfloat16}, "w");
-  const at::Tensor expected =
-      at::mm(x.to(at::kBFloat16), low.dense(at::kBFloat16).t()).add_(bias).to(at::kFloat);
+  const at::Tensor expected = at::mm(x.to(at::kBFloat16), low.dense(at::kBFloat16).t()).add_(bias).to(at::kFloat);
   const at::Tensor y = model::quantised_product(x, low, bias);
   CHECK(y.scalar_type() == at::kFloat);
   CHECK(distance(y, expected) < 5e-3);
   CHECK(y.equal(y.to(at::kBFloat16).to(at::kFloat)));
-  const model::QuantisedWeight high = model::quantise(weight.to(at::kBFloat16), {.products = model::ProductsIn::float32}, "w");
+  const model::QuantisedWeight high =
+      model::quantise(weight.to(at::kBFloat16), {.products = model::ProductsIn::float32}, "w");
   const at::Tensor of_low = x.to(at::kBFloat16);
   CHECK(model::quantised_product(of_low, high).scalar_type() == at::kBFloat16);
-  CHECK(distance(model::quantised_product(of_low, high).to(at::kFloat), at::mm(of_low.to(at::kFloat), high.dense(at::kFloat).t())) < 5e-3);
+  CHECK(distance(model::quantised_product(of_low, high).to(at::kFloat),
+                 at::mm(of_low.to(at::kFloat), high.dense(at::kFloat).t())) < 5e-3);
 }
 
 TEST_CASE("a map with a quantised weight and an adapter equals the map whose weight it stands for, gradients as well") {
@@ -66,9 +65,13 @@ TEST_CASE("a map with a quantised weight and an adapter equals the map whose wei
         const auto held = std::make_shared<const model::QuantisedWeight>(model::quantise(at::randn({24, 40}), {}, "w"));
         const auto make = [&](bool quantised) {
           at::manual_seed(3);
-          model::Linear map{quantised ? model::stand_in({24, 40}, at::TensorOptions().dtype(at::kFloat)) : held->dense(at::kFloat)};
+          model::Linear map{quantised ? model::stand_in({24, 40}, at::TensorOptions().dtype(at::kFloat))
+                                      : held->dense(at::kFloat)};
           if (with_bias) map.bias = at::randn({24});
-          map.lora = {.a = at::randn({4, 40}).requires_grad_(), .b = at::randn({24, 4}).requires_grad_(), .scale = 0.5, .dropout = dropout};
+          map.lora = {.a = at::randn({4, 40}).requires_grad_(),
+                      .b = at::randn({24, 4}).requires_grad_(),
+                      .scale = 0.5,
+                      .dropout = dropout};
           if (dora) map.lora.magnitude = at::rand({24}).add_(1.0).requires_grad_();
           if (quantised) map.quantised = held;
           return map;
@@ -80,8 +83,10 @@ TEST_CASE("a map with a quantised weight and an adapter equals the map whose wei
         model::DropoutDraw draw;
         if (dropout > 0) draw = {&operations, 5, 6};
         CHECK(distance(model::linear(x, bits, draw), model::linear(x, whole, draw)) < 1e-5);
-        CHECK(distance(model::linear_residual(residual, x, bits, draw), model::linear_residual(residual, x, whole, draw)) < 1e-5);
-        const at::Tensor ours = model::linear_backward(bits, grad, x, {}, draw), theirs = model::linear_backward(whole, grad, x, {}, draw);
+        CHECK(distance(model::linear_residual(residual, x, bits, draw),
+                       model::linear_residual(residual, x, whole, draw)) < 1e-5);
+        const at::Tensor ours = model::linear_backward(bits, grad, x, {}, draw),
+                         theirs = model::linear_backward(whole, grad, x, {}, draw);
         CHECK(distance(ours, theirs) < 1e-5);
         CHECK(distance(bits.lora.a.grad(), whole.lora.a.grad()) < 1e-5);
         CHECK(distance(bits.lora.b.grad(), whole.lora.b.grad()) < 1e-5);
@@ -91,6 +96,7 @@ TEST_CASE("a map with a quantised weight and an adapter equals the map whose wei
   model::Linear bare{model::stand_in({24, 40}, at::TensorOptions().dtype(at::kFloat))};
   bare.quantised = std::make_shared<const model::QuantisedWeight>(model::quantise(at::randn({24, 40}), {}, "w"));
   const at::Tensor x = at::randn({3, 40}), residual = at::randn({3, 24});
-  CHECK(distance(model::linear_residual(residual, x, bare), residual + at::mm(x, bare.quantised->dense(at::kFloat).t())) < 1e-6);
+  CHECK(distance(model::linear_residual(residual, x, bare),
+                 residual + at::mm(x, bare.quantised->dense(at::kFloat).t())) < 1e-6);
   CHECK_FALSE(model::wants_input(bare));
 }

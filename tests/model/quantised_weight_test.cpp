@@ -73,8 +73,11 @@ TEST_CASE("parts of a weight are those of the whole, by the host's loops and by 
           CHECK((whole - weight.to(at::kFloat)).abs().max().item<double>() <=
                 0.2 * weight.to(at::kFloat).abs().max().item<double>() + 1e-30);
           for (const auto& [row, count, column, width] :
-               {std::tuple{0L, rows, 0L, columns}, {1L, rows - 1, 0L, columns}, {rows / 2, 1L, 3L, columns - 5},
-                {0L, rows, columns / 64 * 32, std::min(64L, columns - columns / 64 * 32)}, {0L, rows, 0L, std::min(64L, columns)}}) {
+               {std::tuple{0L, rows, 0L, columns},
+                {1L, rows - 1, 0L, columns},
+                {rows / 2, 1L, 3L, columns - 5},
+                {0L, rows, columns / 64 * 32, std::min(64L, columns - columns / 64 * 32)},
+                {0L, rows, 0L, std::min(64L, columns)}}) {
             const at::Tensor expected = whole.narrow(0, row, count).narrow(1, column, width);
             CHECK(w.part(row, count, column, width, at::kFloat).equal(expected));
             CHECK(w.part_by_operators(row, count, column, width, at::kFloat).equal(expected));
@@ -111,7 +114,9 @@ TEST_CASE("a weight that is not finite is refused by name") {
       CHECK(lacks(raised_by([&] { (void)model::quantise(weight, {.code = code}, "model.w"); }),
                   {"model.44", "tensor model.w"}) == "");
     }
-  CHECK(lacks(raised_by([&] { (void)model::quantise(at::full({2, 4}, 70000.0), {.code = WeightCode::int8}, "w"); }),
+  CHECK(lacks(raised_by([&] {
+                (void)model::quantise(at::full({2, 4}, 70000.0), {.code = WeightCode::int8}, "w");
+              }),
               {"model.44", "70000", "65504"}) == "");
   CHECK(model::quantise(at::full({2, 4}, 70000.0), {}, "w").dense(at::kFloat).sum().item<double>() > 0);
 }

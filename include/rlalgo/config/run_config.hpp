@@ -241,8 +241,8 @@ struct RunConfig {
   data::Json added_tokens_overrides = nullptr;                            // id of an added token → its new text
 
   // Adapter: lora_* and peft_* keys, which lora_model_dir overrides
-  std::optional<model::LoraConfig> lora;      // set by adapter: lora
-  std::optional<std::string> lora_model_dir;  // an adapter to continue
+  std::optional<model::LoraConfig> lora;            // set by adapter: lora
+  std::optional<std::string> lora_model_dir;        // an adapter to continue
   bool load_in_8bit = false, load_in_4bit = false;  // the base below it
   QuantisedBase bnb;
   // Of the base's weights, where the files have them whole.

@@ -70,18 +70,19 @@ inline void add_merged_experts(const Decoder& decoder, const std::string& path, 
         if (!lora.defined()) return;
         const auto found = maps.find(path);
         const auto quantised = found == maps.end() ? nullptr : found->second;
-        out.push_back(
-            {path + ".weight", weight.scalar_type(), weight.sizes().vec(),
-             [gate = decoder.gate(), lora, weight, quantised] {
-               const c10::NoGradGuard no_grad;
-               const Tensor base = quantised ? quantised->dense(weight.scalar_type()) : whole(gate, weight);
-               Lora there = lora;
-               for (Tensor* one : {&there.a, &there.b, &there.magnitude})
-                 if (one->defined()) *one = whole(gate, *one);
-               Tensor merged = tensor::addmm(base.to(there.a.scalar_type()), there.b, there.a, 1.0, there.scale);
-               if (there.magnitude.defined()) merged.mul_(there.magnitude.div(adapted_norm(base, there)).unsqueeze(1));
-               return merged.to(base.scalar_type());
-             }});
+        out.push_back({path + ".weight", weight.scalar_type(), weight.sizes().vec(),
+                       [gate = decoder.gate(), lora, weight, quantised] {
+                         const c10::NoGradGuard no_grad;
+                         const Tensor base = quantised ? quantised->dense(weight.scalar_type()) : whole(gate, weight);
+                         Lora there = lora;
+                         for (Tensor* one : {&there.a, &there.b, &there.magnitude})
+                           if (one->defined()) *one = whole(gate, *one);
+                         Tensor merged =
+                             tensor::addmm(base.to(there.a.scalar_type()), there.b, there.a, 1.0, there.scale);
+                         if (there.magnitude.defined())
+                           merged.mul_(there.magnitude.div(adapted_norm(base, there)).unsqueeze(1));
+                         return merged.to(base.scalar_type());
+                       }});
       },
       [&](const std::string& path, const Lora& lora, std::size_t layer) {
         if (lora.defined()) detail::add_merged_experts(decoder, path, lora, layer, out);

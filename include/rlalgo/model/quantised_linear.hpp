@@ -62,7 +62,8 @@ void each_tile(std::int64_t total, std::int64_t across, F&& f) {
 }
 
 // ‖Ŵ_r + s·(B A)_r‖, [out] in the dtype of A [r, in] and B [out, r].
-[[nodiscard]] inline Tensor quantised_row_norm(const QuantisedWeight& w, const Tensor& a, const Tensor& b, double scale) {
+[[nodiscard]] inline Tensor quantised_row_norm(const QuantisedWeight& w, const Tensor& a, const Tensor& b,
+                                               double scale) {
   Tensor out = tensor::empty({w.rows()}, a.options().requires_grad(false));
   detail::each_tile(w.rows(), w.columns(), [&](std::int64_t begin, std::int64_t count) {
     const Tensor tile = w.part(begin, count, 0, w.columns(), w.compute()).to(a.scalar_type());

@@ -47,8 +47,8 @@ class QuantisedWeight {
   };
 
   // Of `shape` [rows, columns], as files have it. `scales`: [blocks] float32, or uint8 where nested; [rows] of 8 bits.
-  QuantisedWeight(WeightCode code, std::int64_t rows, std::int64_t columns, std::int64_t block, Tensor codes, Tensor scales,
-                  Nested nested, at::ScalarType compute);
+  QuantisedWeight(WeightCode code, std::int64_t rows, std::int64_t columns, std::int64_t block, Tensor codes,
+                  Tensor scales, Nested nested, at::ScalarType compute);
 
   [[nodiscard]] WeightCode code() const { return code_; }
   [[nodiscard]] std::int64_t rows() const { return rows_; }
@@ -97,8 +97,8 @@ class QuantisedWeight {
 // `weight` [out, in] on the CPU, float32, float16 or bfloat16 (a wider one is rounded to float32); `name` stands in errors.
 [[nodiscard]] QuantisedWeight quantise(const Tensor& weight, const Quantisation& how, const std::string& name);
 
-// A tensor with the shape, dtype and device of a weight, and no memory: every element is one NaN. It stands in Linear::weight where the
-// numbers are quantised, so that whoever reads it by mistake is noticed.
+// A tensor with the shape, dtype and device of a weight, and no memory: every element is one NaN. It stands in Linear::weight where
+// the numbers are quantised; code that reads it by mistake is noticed.
 [[nodiscard]] Tensor stand_in(at::IntArrayRef shape, const at::TensorOptions& options);
 [[nodiscard]] inline bool is_stand_in(const Tensor& weight) {
   return weight.defined() && weight.dim() == 2 && weight.stride(0) == 0 && weight.stride(1) == 0 && weight.numel() > 0;

@@ -170,7 +170,8 @@ void visit_maps(const DecoderConfig& c, Weights& weights, Visit&& visit) {
         visit(prefix + std::string(path), member(layer), static_cast<std::int64_t>(i), routed);
       };
     };
-    visit_parts(c, c.spec(static_cast<std::int64_t>(i)), [](auto&&...) {}, map(false), map(true));
+    visit_parts(
+        c, c.spec(static_cast<std::int64_t>(i)), [](auto&&...) {}, map(false), map(true));
   }
 }
 

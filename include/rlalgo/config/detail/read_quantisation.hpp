@@ -28,15 +28,17 @@ inline void read_products(Reader& reader, QuantisedBase& base) {
     if (name != "float32" && name != "bfloat16" && name != "float16")
       raise_range(reader.prefix() + key, *node, "float32, bfloat16 or float16");
     if (name == "float16")
-      reader.findings().warnings.push_back(reader.prefix() + key + " (" + node->place.text() +
-                                           "): products of quantised weights are computed in float32, which is more exact");
+      reader.findings().warnings.push_back(
+          reader.prefix() + key + " (" + node->place.text() +
+          "): products of quantised weights are computed in float32, which is more exact");
     base.bnb_4bit_compute_dtype = name == "bfloat16" ? name : "float32";
   });
 }
 
 inline void read_numbers_of_bits(Reader& reader, QuantisedBase& base) {
   read_products(reader, base);
-  if (reader.given("bnb_4bit_quant_type")) reader.read_choice("bnb_4bit_quant_type", base.bnb_4bit_quant_type, {"nf4", "fp4"});
+  if (reader.given("bnb_4bit_quant_type"))
+    reader.read_choice("bnb_4bit_quant_type", base.bnb_4bit_quant_type, {"nf4", "fp4"});
   read_if_there(reader, "bnb_4bit_use_double_quant", base.bnb_4bit_use_double_quant);
 }
 
@@ -55,7 +57,8 @@ inline void read_bnb_config_kwargs(Reader& outer, QuantisedBase& base) {
     });
   static constexpr RecognisedKey idle[] = {
       {"bnb_4bit_quant_storage", "codes are kept in bytes, and no number depends on what holds them"},
-      {"llm_int8_threshold", "inputs of 8-bit weights are not rounded to 8 bits, so there are no outliers to keep apart"},
+      {"llm_int8_threshold",
+       "inputs of 8-bit weights are not rounded to 8 bits, so there are no outliers to keep apart"},
       {"llm_int8_enable_fp32_cpu_offload", "all weights lie on one device"}};
   apply_idle(reader, idle);
   static constexpr RecognisedKey lacking[] = {

@@ -31,8 +31,9 @@ struct Matrix {
   const void* data = nullptr;  // [rows, columns] row-major
   bool bf16 = false;
   const std::byte* packed = nullptr;  // the same as PackedWeights has made it, or null
-  const model::QuantisedWeight* quantised = nullptr;  // holds the numbers in 4 or 8 bits; `data` is null then, `bf16` what they are read as
-  std::int64_t first_row = 0;                         // of it
+  const model::QuantisedWeight* quantised =
+      nullptr;                 // holds the numbers in 4 or 8 bits; `data` is null then, `bf16` what they are read as
+  std::int64_t first_row = 0;  // of it
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   const float* bias = nullptr;  // [rows] or null
@@ -159,7 +160,9 @@ class DecoderViewer {
                                  std::int64_t rows, std::int64_t columns) {
     const model::QuantisedWeight& w = *linear.quantised;
     if (!w.codes().device().is_cpu() || w.rows() != rows || w.columns() != columns)
-      reject(name, "[" + std::to_string(w.rows()) + ", " + std::to_string(w.columns()) + "] in " + std::string(model::name_of(w.code())),
+      reject(name,
+             "[" + std::to_string(w.rows()) + ", " + std::to_string(w.columns()) + "] in " +
+                 std::string(model::name_of(w.code())),
              "[" + std::to_string(rows) + ", " + std::to_string(columns) + "] in the host's memory");
     Matrix out{.bf16 = w.compute() == at::kBFloat16,
                .quantised = &w,
@@ -176,7 +179,8 @@ class DecoderViewer {
     Matrix out = map;
     out.rows = count;
     out.first_row = first;
-    if (map.data != nullptr) out.data = static_cast<const std::byte*>(map.data) + first * map.columns * (map.bf16 ? 2 : 4);
+    if (map.data != nullptr)
+      out.data = static_cast<const std::byte*>(map.data) + first * map.columns * (map.bf16 ? 2 : 4);
     if (map.bias != nullptr) out.bias = map.bias + first;
     if (map.lora_b != nullptr) out.lora_b = map.lora_b + first * map.rank;
     if (map.row_scale != nullptr) out.row_scale = map.row_scale + first;

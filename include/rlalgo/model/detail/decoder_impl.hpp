@@ -233,10 +233,9 @@ RLALGO_INLINE std::vector<std::pair<std::string, Tensor>> Decoder::named_tensors
 }
 
 RLALGO_INLINE void Decoder::set_trained(bool trained) {
-  visit_weights(config(), weights_,
-                [&](const std::string&, Tensor& value, const auto&, WeightRole) {
-                  if (!is_stand_in(value)) value.requires_grad_(trained);
-                });
+  visit_weights(config(), weights_, [&](const std::string&, Tensor& value, const auto&, WeightRole) {
+    if (!is_stand_in(value)) value.requires_grad_(trained);
+  });
 }
 
 RLALGO_INLINE void Decoder::train_only(const std::vector<std::string>& patterns) {
@@ -263,10 +262,9 @@ RLALGO_INLINE void Decoder::train_only(const std::vector<std::string>& patterns)
 RLALGO_INLINE std::unique_ptr<Decoder> Decoder::frozen_copy() const {
   const c10::NoGradGuard no_grad;
   DecoderWeights copy = weights_;
-  visit_weights(config(), copy,
-                [](const std::string&, Tensor& value, const auto&, WeightRole) {
-                  if (!is_stand_in(value)) value = value.detach().clone();
-                });
+  visit_weights(config(), copy, [](const std::string&, Tensor& value, const auto&, WeightRole) {
+    if (!is_stand_in(value)) value = value.detach().clone();
+  });
   if (config().tied_embeddings) copy.lm_head = copy.embedding;
   std::unique_ptr<Decoder> out = beside(std::move(copy));
   out->set_gate(nullptr);

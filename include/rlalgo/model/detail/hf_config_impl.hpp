@@ -56,12 +56,14 @@ RLALGO_INLINE c10::ScalarType quantised_compute(const Json& section, const std::
   std::string method = text("quant_method");
   if (method.empty() && (on("load_in_4bit") || on("load_in_8bit"))) method = "bitsandbytes";
   if (method != "bitsandbytes")
-    core::raise("model", 11,
-                {.what = "the checkpoint is quantised by a method that is not read here",
-                 .found = "quant_method " + (method.empty() ? section.dump() : method),
-                 .expected = "quant_method bitsandbytes, gpt-oss in mxfp4, or weights in bf16, f16 or f32",
-                 .where = where + ", quantization_config",
-                 .remedy = "take the model's unquantised checkpoint; load_in_4bit and load_in_8bit quantise it when it is loaded"});
+    core::raise(
+        "model", 11,
+        {.what = "the checkpoint is quantised by a method that is not read here",
+         .found = "quant_method " + (method.empty() ? section.dump() : method),
+         .expected = "quant_method bitsandbytes, gpt-oss in mxfp4, or weights in bf16, f16 or f32",
+         .where = where + ", quantization_config",
+         .remedy =
+             "take the model's unquantised checkpoint; load_in_4bit and load_in_8bit quantise it when it is loaded"});
   if (on("load_in_8bit")) return c10::ScalarType::Undefined;  // that of the model
   return text("bnb_4bit_compute_dtype") == "bfloat16" ? c10::ScalarType::BFloat16 : c10::ScalarType::Float;
 }

@@ -94,10 +94,11 @@ inline void require_names(const Quantisation& how, const DecoderConfig& config, 
   const std::vector<std::string> paths = decoder_modules(config, weights).all;
   for (const std::string& pattern : how.skip)
     if (std::none_of(paths.begin(), paths.end(), [&](const std::string& path) { return skips(pattern, path); }))
-      core::raise_usage("model", 47,
-                        {.what = "a name of modules that are not to be quantised is nobody's",
-                         .found = pattern,
-                         .expected = "the end of a path like model.layers.0.mlp.up_proj, or its beginning up to a dot"});
+      core::raise_usage(
+          "model", 47,
+          {.what = "a name of modules that are not to be quantised is nobody's",
+           .found = pattern,
+           .expected = "the end of a path like model.layers.0.mlp.up_proj, or its beginning up to a dot"});
 }
 
 }  // namespace detail
@@ -160,8 +161,8 @@ RLALGO_INLINE std::unique_ptr<Decoder> load_decoder(const std::filesystem::path&
   std::map<std::string, Linear*> maps;
   visit_maps(hf.decoder, weights, [&](const std::string& path, Linear& map, std::int64_t layer, bool routed) {
     const std::string name = path + ".weight";
-    if (quantised.contains(name) ||
-        (options.quantisation && quantised.empty() && quantises(*options.quantisation, path, hf.decoder.spec(layer), routed)))
+    if (quantised.contains(name) || (options.quantisation && quantised.empty() &&
+                                     quantises(*options.quantisation, path, hf.decoder.spec(layer), routed)))
       maps[name] = &map;
   });
   std::size_t bytes = 0;

@@ -133,7 +133,8 @@ RLALGO_INLINE void attach_lora(Decoder& decoder, const LoraConfig& given, std::u
     lora.index = number;
     const auto quantised = maps.find(path);
     if (quantised != maps.end() && config.init == LoraInit::pissa)
-      raise_lora_setting("init", "pissa", "another initialisation over weights in 4 or 8 bits, of which nothing can be taken out");
+      raise_lora_setting("init", "pissa",
+                         "another initialisation over weights in 4 or 8 bits, of which nothing can be taken out");
     initialise_lora(config.init, {seed, number}, shape.r, lora, weight);
     lora.a = lora.a.to(weight.device(), type).requires_grad_(true);
     lora.b = lora.b.to(weight.device(), type).requires_grad_(true);

@@ -30,8 +30,8 @@
 #include <rlalgo/model/merge_adapter.hpp>
 #include <rlalgo/model/quantised_files.hpp>
 #include <rlalgo/model/quantised_weight.hpp>
-#include <rlalgo/model/weight_names.hpp>
 #include <rlalgo/model/safetensors.hpp>
+#include <rlalgo/model/weight_names.hpp>
 #include <rlalgo/run/final_files.hpp>
 #include <rlalgo/run/model_card.hpp>
 #include <rlalgo/tensor/functions.hpp>
@@ -73,7 +73,8 @@ RLALGO_INLINE AdapterMerger::AdapterMerger(const std::filesystem::path& base, co
   DecoderWeights outline;
   outline.layers.resize(static_cast<std::size_t>(hf_.decoder.layers));
   visit_maps(hf_.decoder, outline, [&](const std::string& path, const Linear&, std::int64_t layer, bool routed) {
-    if (options_.quantisation && quantised_.empty() && quantises(*options_.quantisation, path, hf_.decoder.spec(layer), routed))
+    if (options_.quantisation && quantised_.empty() &&
+        quantises(*options_.quantisation, path, hf_.decoder.spec(layer), routed))
       to_quantise_.insert(path + ".weight");
   });
   visit_weights(hf_.decoder, outline,
@@ -96,8 +97,9 @@ RLALGO_INLINE Tensor AdapterMerger::base_tensor(const std::string& source) const
   if (own_.input.defined() && source == "model.embed_tokens.weight") return own_.input;
   if (own_.output.defined() && source == "lm_head.weight") return own_.output;
   if (const auto shape = shapes_.find(source); shape != shapes_.end())
-    return (quantised_.contains(source) ? quantised_.read(source, shape->second, at::kFloat)
-                                        : quantise(files_.convert(source, options_.computed), *options_.quantisation, source))
+    return (quantised_.contains(source)
+                ? quantised_.read(source, shape->second, at::kFloat)
+                : quantise(files_.convert(source, options_.computed), *options_.quantisation, source))
         .dense(options_.computed)
         .to(at::kFloat);
   return files_.map(source);
@@ -211,7 +213,8 @@ RLALGO_INLINE PendingTensor AdapterMerger::pending(const std::string& name, cons
   const auto in_bits = shapes_.find(source);
   std::vector<std::int64_t> shape = in_bits != shapes_.end() ? in_bits->second : entry.shape;
   if (own_.input.defined() && (path == "model.embed_tokens" || path == "lm_head")) shape.at(0) = own_.input.size(0);
-  const at::ScalarType stored = quantised_.empty() ? entry.dtype : at::kBFloat16, dtype = options_.dtype.value_or(stored);
+  const at::ScalarType stored = quantised_.empty() ? entry.dtype : at::kBFloat16,
+                       dtype = options_.dtype.value_or(stored);
   const bool computed = in_bits != shapes_.end();
   report_.dtype = dtype == at::kBFloat16 ? "bfloat16" : dtype == at::kHalf ? "float16" : "float32";
   PendingTensor out{name, dtype, shape, [this, source, dtype, computed] {

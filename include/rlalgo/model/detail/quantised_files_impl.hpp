@@ -20,7 +20,9 @@
 namespace rlalgo::model {
 
 RLALGO_INLINE QuantisedFiles::QuantisedFiles(const CheckpointFiles& files) : files_(files) {
-  const auto without = [](const std::string& name, std::string_view end) { return name.substr(0, name.size() - end.size()); };
+  const auto without = [](const std::string& name, std::string_view end) {
+    return name.substr(0, name.size() - end.size());
+  };
   for (const auto& [name, place] : files.places()) {
     for (const WeightCode code : {WeightCode::nf4, WeightCode::fp4}) {
       const std::string end = ".quant_state.bitsandbytes__" + std::string(name_of(code));
@@ -45,12 +47,13 @@ RLALGO_INLINE std::set<std::string> QuantisedFiles::parts(const std::string& wei
 RLALGO_INLINE void QuantisedFiles::fail(const std::string& weight, const std::string& found,
                                         const std::string& expected) const {
   const auto place = files_.places().find(weight);
-  core::raise("model", 45,
-              {.what = "a weight that bitsandbytes quantised cannot be read",
-               .found = found,
-               .expected = expected,
-               .where = (place == files_.places().end() ? "" : place->second.file->path().string() + ", ") + "tensor " + weight,
-               .remedy = "save the model with bitsandbytes again, or take its unquantised checkpoint"});
+  core::raise(
+      "model", 45,
+      {.what = "a weight that bitsandbytes quantised cannot be read",
+       .found = found,
+       .expected = expected,
+       .where = (place == files_.places().end() ? "" : place->second.file->path().string() + ", ") + "tensor " + weight,
+       .remedy = "save the model with bitsandbytes again, or take its unquantised checkpoint"});
 }
 
 RLALGO_INLINE Tensor QuantisedFiles::numbers(const std::string& weight, const std::string& part, at::ScalarType type,
@@ -61,8 +64,10 @@ RLALGO_INLINE Tensor QuantisedFiles::numbers(const std::string& weight, const st
   const bool floats = type == at::kFloat && (out.scalar_type() == at::kHalf || out.scalar_type() == at::kBFloat16);
   if (floats) out = out.to(at::kFloat);
   if (out.scalar_type() != type || out.numel() != count)
-    fail(weight, std::string(c10::toString(out.scalar_type())) + " with " + std::to_string(out.numel()) + " elements in " + name,
-         std::string(c10::toString(type)) + " with " + std::to_string(count));
+    fail(
+        weight,
+        std::string(c10::toString(out.scalar_type())) + " with " + std::to_string(out.numel()) + " elements in " + name,
+        std::string(c10::toString(type)) + " with " + std::to_string(count));
   return out.reshape({-1}).contiguous();
 }
 
@@ -85,9 +90,11 @@ RLALGO_INLINE QuantisedWeight QuantisedFiles::read(const std::string& weight, co
   }
   const Tensor object = files_.read(state.object).contiguous();
   if (object.scalar_type() != at::kByte) fail(weight, "no bytes in " + state.object, "a JSON object");
-  const std::string text(reinterpret_cast<const char*>(object.const_data_ptr()), static_cast<std::size_t>(object.numel()));
+  const std::string text(reinterpret_cast<const char*>(object.const_data_ptr()),
+                         static_cast<std::size_t>(object.numel()));
   const auto [json, problem] = core::read_json<Json>(text);
-  if (!problem.text.empty() || !json.is_object()) fail(weight, problem.text.empty() ? text : problem.text, "a JSON object");
+  if (!problem.text.empty() || !json.is_object())
+    fail(weight, problem.text.empty() ? text : problem.text, "a JSON object");
   const auto whole = [&](const char* key, std::int64_t least) {
     const auto at = json.find(key);
     if (at == json.end() || !at->is_number_integer() || at->template get<std::int64_t>() < least)
@@ -119,7 +126,8 @@ RLALGO_INLINE QuantisedWeight QuantisedFiles::read(const std::string& weight, co
   const auto offset = json.find("nested_offset");
   if (offset == json.end() || !offset->is_number()) fail(weight, "no nested_offset", "a number");
   nested.offset = static_cast<float>(offset->template get<double>());
-  return {state.code, rows, columns, block, codes, numbers(weight, ".absmax", at::kByte, blocks), std::move(nested), compute};
+  return {state.code,        rows,   columns, block, codes, numbers(weight, ".absmax", at::kByte, blocks),
+          std::move(nested), compute};
 }
 
 }  // namespace rlalgo::model

@@ -31,10 +31,22 @@ namespace rlalgo::model {
 
 namespace detail {
 
-inline constexpr std::array<float, 16> nf4_values = {
-    -1.0F,         -0.6961928009986877F, -0.5250730514526367F,  -0.39491748809814453F, -0.28444138169288635F, -0.18477343022823334F,
-    -0.09105003625154495F, 0.0F,         0.07958029955625534F,  0.16093020141124725F,  0.24611230194568634F,  0.33791524171829224F,
-    0.44070982933044434F,  0.5626170039176941F, 0.7229568362236023F, 1.0F};
+inline constexpr std::array<float, 16> nf4_values = {-1.0F,
+                                                     -0.6961928009986877F,
+                                                     -0.5250730514526367F,
+                                                     -0.39491748809814453F,
+                                                     -0.28444138169288635F,
+                                                     -0.18477343022823334F,
+                                                     -0.09105003625154495F,
+                                                     0.0F,
+                                                     0.07958029955625534F,
+                                                     0.16093020141124725F,
+                                                     0.24611230194568634F,
+                                                     0.33791524171829224F,
+                                                     0.44070982933044434F,
+                                                     0.5626170039176941F,
+                                                     0.7229568362236023F,
+                                                     1.0F};
 // A sign, two bits of an exponent and one of a fraction: of 0, 1/16, 8, 12, 4, 6, 2, 3, divided by 12.
 inline constexpr std::array<float, 16> fp4_values = {
     0.0F,  0.0625F / 12.0F,  8.0F / 12.0F,  1.0F,  4.0F / 12.0F,  0.5F,  2.0F / 12.0F,  0.25F,
@@ -149,7 +161,8 @@ inline void require_finite(const Tensor& weight, double most, const std::string&
 
 // c[q]·a of the codes [first, first + count) of one block.
 template <class T>
-void write_codes(const std::uint8_t* codes, const float* values, float scale, std::int64_t first, std::int64_t count, T* out) {
+void write_codes(const std::uint8_t* codes, const float* values, float scale, std::int64_t first, std::int64_t count,
+                 T* out) {
   std::int64_t i = 0;
   const auto one = [&](std::int64_t at) {
     const std::uint8_t byte = codes[at / 2];
@@ -167,8 +180,8 @@ void write_codes(const std::uint8_t* codes, const float* values, float scale, st
 #if defined(__x86_64__)
 // The same, sixteen at a time, from an even one on.
 template <class T>
-[[RLALGO_LANES]] inline void write_codes_in_lanes(const std::uint8_t* codes, const float* values, float scale, std::int64_t first,
-                                                  std::int64_t count, T* out) {
+[[RLALGO_LANES]] inline void write_codes_in_lanes(const std::uint8_t* codes, const float* values, float scale,
+                                                  std::int64_t first, std::int64_t count, T* out) {
   const __m512 table = _mm512_loadu_ps(values), factor = _mm512_set1_ps(scale);
   const __m128i low = _mm_set1_epi8(0x0F);
   std::int64_t i = 0;
@@ -183,7 +196,8 @@ template <class T>
 #endif
 
 template <class T>
-void write_stretch(const std::uint8_t* codes, const float* values, float scale, std::int64_t first, std::int64_t count, T* out) {
+void write_stretch(const std::uint8_t* codes, const float* values, float scale, std::int64_t first, std::int64_t count,
+                   T* out) {
 #if defined(__x86_64__)
   static const bool in_lanes = tensor::has_lanes();
   if (in_lanes && first % 2 == 0) return write_codes_in_lanes(codes, values, scale, first, count, out);
@@ -197,8 +211,9 @@ RLALGO_INLINE std::span<const float, 16> values_of(WeightCode code) {
   return code == WeightCode::fp4 ? detail::fp4_values : detail::nf4_values;
 }
 
-RLALGO_INLINE QuantisedWeight::QuantisedWeight(WeightCode code, std::int64_t rows, std::int64_t columns, std::int64_t block,
-                                               Tensor codes, Tensor scales, Nested nested, at::ScalarType compute)
+RLALGO_INLINE QuantisedWeight::QuantisedWeight(WeightCode code, std::int64_t rows, std::int64_t columns,
+                                               std::int64_t block, Tensor codes, Tensor scales, Nested nested,
+                                               at::ScalarType compute)
     : code_(code),
       rows_(rows),
       columns_(columns),
@@ -225,7 +240,8 @@ RLALGO_INLINE QuantisedWeight QuantisedWeight::to(at::Device device) const {
 }
 
 template <class T>
-void QuantisedWeight::write(std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns, T* out) const {
+void QuantisedWeight::write(std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns,
+                            T* out) const {
   if (code_ == WeightCode::int8) {
     const auto* const from = codes_.const_data_ptr<std::int8_t>();
     const float* const scale = scales_.const_data_ptr<float>();
@@ -260,12 +276,13 @@ void QuantisedWeight::write(std::int64_t row, std::int64_t rows, std::int64_t co
   }
 }
 
-RLALGO_INLINE Tensor QuantisedWeight::part(std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns,
-                                           at::ScalarType type) const {
+RLALGO_INLINE Tensor QuantisedWeight::part(std::int64_t row, std::int64_t rows, std::int64_t column,
+                                           std::int64_t columns, at::ScalarType type) const {
   if (!codes_.device().is_cpu()) return part_by_operators(row, rows, column, columns, type);
   const bool low = type == at::kBFloat16;
   const Tensor out = tensor::empty({rows, columns}, at::TensorOptions().dtype(low ? at::kBFloat16 : at::kFloat));
-  const std::int64_t at_once = std::max<std::int64_t>(1, detail::elements_of_a_task / std::max<std::int64_t>(1, columns));
+  const std::int64_t at_once =
+      std::max<std::int64_t>(1, detail::elements_of_a_task / std::max<std::int64_t>(1, columns));
   const auto fill = [&](auto* to) {
     tensor::on_stretches(rows, at_once, [&](std::int64_t begin, std::int64_t end) {
       write(row + begin, end - begin, column, columns, to + begin * columns);
@@ -279,7 +296,8 @@ RLALGO_INLINE Tensor QuantisedWeight::scales_by_operators(std::int64_t first, st
   const Tensor scales = scales_.narrow(0, first, count);
   if (!nested_.scales.defined()) return scales;
   const std::int64_t group = nested_.group, begin = first / group, end = (first + count + group - 1) / group;
-  const Tensor outer = nested_.scales.narrow(0, begin, end - begin).unsqueeze(1).expand({end - begin, group}).reshape({-1});
+  const Tensor outer =
+      nested_.scales.narrow(0, begin, end - begin).unsqueeze(1).expand({end - begin, group}).reshape({-1});
   return nested_.values.index_select(0, scales.to(at::kInt))
       .mul_(outer.narrow(0, first - begin * group, count))
       .add_(static_cast<float>(nested_.offset));
@@ -321,8 +339,9 @@ RLALGO_INLINE Tensor QuantisedWeight::part_by_operators(std::int64_t row, std::i
   }
   const std::int64_t blocks = columns_ / block_;  // of a row
   const Tensor bytes = codes_.view({rows_, columns_ / 2}).narrow(0, row, rows).narrow(1, column / 2, columns / 2);
-  const Tensor scales =
-      scales_by_operators(row * blocks, rows * blocks).view({rows, blocks}).narrow(1, column / block_, columns / block_);
+  const Tensor scales = scales_by_operators(row * blocks, rows * blocks)
+                            .view({rows, blocks})
+                            .narrow(1, column / block_, columns / block_);
   return pairs()
       .index_select(0, bytes.to(at::kInt).reshape({-1}))
       .view({rows, columns / block_, block_})
@@ -344,7 +363,8 @@ RLALGO_INLINE QuantisedWeight quantise(const Tensor& given, const Quantisation& 
     const Tensor codes = tensor::empty({rows, columns}, at::TensorOptions().dtype(at::kChar));
     const Tensor scales = tensor::empty({rows}, at::TensorOptions().dtype(at::kFloat));
     detail::require_finite(weight, 65504.0, name, "at most 65504, as 8 bits are made of float16");
-    const std::int64_t at_once = std::max<std::int64_t>(1, detail::elements_of_a_task * 16 / std::max<std::int64_t>(1, columns));
+    const std::int64_t at_once =
+        std::max<std::int64_t>(1, detail::elements_of_a_task * 16 / std::max<std::int64_t>(1, columns));
     for (std::int64_t begin = 0; begin < rows; begin += at_once) {
       const std::int64_t count = std::min(at_once, rows - begin);
       const Tensor half = weight.narrow(0, begin, count).to(at::kHalf);

@@ -20,8 +20,8 @@
 #include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/optim/adamw_8bit.hpp>
-#include <rlalgo/tensor/blockwise_8bit.hpp>
 #include <rlalgo/optim/detail/named_state.hpp>
+#include <rlalgo/tensor/blockwise_8bit.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 #include <rlalgo/tensor/threads.hpp>
 
