@@ -128,6 +128,24 @@ TEST_CASE("maps that stay whole are named as transformers reads the names, and a
   CHECK(lacks(raised_by([&] { (void)count({"model.layers.1.ml"}); }), {"model.47"}) == "");
 }
 
+TEST_CASE(
+    "experts are quantised where that is asked for, routers never; what they compute is what their codes stand for") {
+  const auto bits =
+      model::load_decoder(golden / "qwen3_moe_nf4_whole", {.quantisation = model::Quantisation{.experts = true}});
+  CHECK(quantised_maps(*bits) == 11 + 4 * 3);
+  CHECK_FALSE(bits->weights().layers[0].router.quantised);
+  model::DecoderWeights dense = bits->weights();
+  model::visit_maps(bits->config(), dense, [](const std::string&, model::Linear& map, auto, bool) {
+    if (!map.quantised) return;
+    map.weight = map.quantised->dense(at::kFloat);
+    map.quantised = nullptr;
+  });
+  model::Decoder plain(bits->hf_config(), dense);
+  const auto expected = model::read_safetensors(golden / "qwen3_moe_nf4/expected.safetensors");
+  const auto tree = tree_of(expected.at("ids"));
+  CHECK((bits->score(tree, {}).log_prob - plain.score(tree, {}).log_prob).abs().max().item<double>() < 1e-5);
+}
+
 TEST_CASE("what is malformed is said with its tensor") {
   const auto tensors = model::read_safetensors(golden / "llama_nf4/model.safetensors");
   const std::string weight = "model.layers.0.self_attn.q_proj.weight";

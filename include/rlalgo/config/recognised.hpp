@@ -169,7 +169,6 @@ struct RecognisedKey {
       {"chunked_cross_entropy", kernels},
       {"chunked_cross_entropy_num_chunks", kernels},
       {"experts_implementation", "mixture-of-experts models are not read"},
-      {"quantize_moe_experts", "mixture-of-experts models are not read"},
       {"llama4_linearized_experts", "mixture-of-experts models are not read"},
       {"torchdistx_path", kernels},
       {"lora_mlp_kernel", kernels},

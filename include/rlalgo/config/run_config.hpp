@@ -67,6 +67,7 @@ struct QuantisedBase {
   std::string bnb_4bit_quant_type = "nf4";
   bool bnb_4bit_use_double_quant = true;
   std::int64_t blocksize = 64;
+  bool quantize_moe_experts = false;
   std::vector<std::string> llm_int8_skip_modules = {};
 
   [[nodiscard]] model::Quantisation quantisation(bool eight) const {
@@ -79,6 +80,7 @@ struct QuantisedBase {
             .products = eight || bnb_4bit_compute_dtype.empty() ? ProductsIn::model
                         : bnb_4bit_compute_dtype == "bfloat16"  ? ProductsIn::bfloat16
                                                                 : ProductsIn::float32,
+            .experts = quantize_moe_experts,
             .skip = llm_int8_skip_modules};
   }
 };

@@ -12,7 +12,7 @@
 // transformers (tie_weights).
 //
 // With LoadOptions::quantisation the linear maps of the layers are kept in 4 or 8 bits (quantised_weight.hpp): each is converted to the
-// compute dtype, quantised and let go before the next. As in transformers 5 routers and the experts that they choose among stay whole, and
+// compute dtype, quantised and let go before the next. As in transformers 5 routers and, unless Quantisation::experts, the experts that they choose among stay whole, and
 // embeddings, norms and biases; so does the output embedding here, whatever the patterns say. A checkpoint that bitsandbytes quantised is read
 // as it is (quantised_files.hpp).
 //

@@ -25,6 +25,13 @@ namespace rlalgo::model {
 
 namespace detail {
 
+using Bits = std::shared_ptr<const QuantisedWeight>;
+
+// The numbers of a weight, quantised or not.
+[[nodiscard]] inline Tensor numbers_of(const std::shared_ptr<LayerGate>& gate, const Tensor& weight, const Bits& bits) {
+  return bits ? bits->dense(weight.scalar_type()) : whole(gate, weight);
+}
+
 // The maps of every expert of a layer that `lora`, at `path`, is an adapter of.
 inline void add_merged_experts(const Decoder& decoder, const std::string& path, const Lora& lora, std::size_t layer,
                                PendingTensors& out) {
@@ -35,15 +42,17 @@ inline void add_merged_experts(const Decoder& decoder, const std::string& path, 
     const Linear* const linears[] = {&experts[i].gate_proj, &experts[i].up_proj, &experts[i].down_proj};
     std::size_t which = 0;
     for (const ExpertMap& map : expert_maps(e, decoder.config().hidden_size)) {
-      const Tensor weight = linears[which++]->weight;
+      const Tensor weight = linears[which]->weight;
+      const Bits bits = linears[which++]->quantised;
       if (!path.ends_with("." + std::string(map.joined))) continue;
       out.push_back({prefix + std::to_string(i) + "." + std::string(map.name) + ".weight", weight.scalar_type(),
-                     weight.sizes().vec(), [gate = decoder.gate(), lora, weight, i, count = e.count, rows = map.rows] {
+                     weight.sizes().vec(),
+                     [gate = decoder.gate(), lora, weight, bits, i, count = e.count, rows = map.rows] {
                        const c10::NoGradGuard no_grad;
                        Lora there = lora;
                        for (Tensor* one : {&there.a, &there.b}) *one = whole(gate, *one).detach();
                        there = expert_lora(there, static_cast<std::int64_t>(i), count, rows);
-                       const Tensor base = whole(gate, weight);
+                       const Tensor base = numbers_of(gate, weight, bits);
                        return tensor::addmm(base.to(there.a.scalar_type()), there.b, there.a, 1.0, there.scale)
                            .to(base.scalar_type());
                      }});
@@ -60,7 +69,7 @@ inline void add_merged_experts(const Decoder& decoder, const std::string& path, 
     if (name.find(".lora_") == std::string::npos && !name.ends_with(".base_layer.weight"))
       out.push_back(pending(decoder, name, value));
   });
-  std::map<std::string, std::shared_ptr<const QuantisedWeight>> maps;
+  std::map<std::string, detail::Bits> maps;
   visit_maps(decoder.config(), decoder.weights(), [&](const std::string& path, const Linear& map, auto, bool) {
     if (map.quantised) maps[path] = map.quantised;
   });
@@ -69,20 +78,18 @@ inline void add_merged_experts(const Decoder& decoder, const std::string& path, 
       [&](const std::string& path, const Lora& lora, const Tensor& weight) {
         if (!lora.defined()) return;
         const auto found = maps.find(path);
-        const auto quantised = found == maps.end() ? nullptr : found->second;
-        out.push_back({path + ".weight", weight.scalar_type(), weight.sizes().vec(),
-                       [gate = decoder.gate(), lora, weight, quantised] {
-                         const c10::NoGradGuard no_grad;
-                         const Tensor base = quantised ? quantised->dense(weight.scalar_type()) : whole(gate, weight);
-                         Lora there = lora;
-                         for (Tensor* one : {&there.a, &there.b, &there.magnitude})
-                           if (one->defined()) *one = whole(gate, *one);
-                         Tensor merged =
-                             tensor::addmm(base.to(there.a.scalar_type()), there.b, there.a, 1.0, there.scale);
-                         if (there.magnitude.defined())
-                           merged.mul_(there.magnitude.div(adapted_norm(base, there)).unsqueeze(1));
-                         return merged.to(base.scalar_type());
-                       }});
+        const detail::Bits bits = found == maps.end() ? nullptr : found->second;
+        out.push_back(
+            {path + ".weight", weight.scalar_type(), weight.sizes().vec(), [gate = decoder.gate(), lora, weight, bits] {
+               const c10::NoGradGuard no_grad;
+               const Tensor base = detail::numbers_of(gate, weight, bits);
+               Lora there = lora;
+               for (Tensor* one : {&there.a, &there.b, &there.magnitude})
+                 if (one->defined()) *one = whole(gate, *one);
+               Tensor merged = tensor::addmm(base.to(there.a.scalar_type()), there.b, there.a, 1.0, there.scale);
+               if (there.magnitude.defined()) merged.mul_(there.magnitude.div(adapted_norm(base, there)).unsqueeze(1));
+               return merged.to(base.scalar_type());
+             }});
       },
       [&](const std::string& path, const Lora& lora, std::size_t layer) {
         if (lora.defined()) detail::add_merged_experts(decoder, path, lora, layer, out);

@@ -23,8 +23,9 @@ struct Quantisation {
   std::int64_t block = 64;  // elements with one scale, of 4 bits; even
   bool nested = true;       // scales of 4 bits are quantised, too
   ProductsIn products = ProductsIn::model;
+  bool experts = false;  // also the maps of experts that a router chooses among, each by itself
   // Maps that stay as they are: a pattern matches the beginning of a path up to a dot, or is its end (transformers'
-  // llm_int8_skip_modules). Routers, experts and the output embedding stay in any case.
+  // llm_int8_skip_modules). Routers and the output embedding stay in any case.
   std::vector<std::string> skip = {};
 
   bool operator==(const Quantisation&) const = default;

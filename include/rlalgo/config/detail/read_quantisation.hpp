@@ -13,7 +13,8 @@
 namespace rlalgo::config::detail {
 
 inline constexpr const char* quantisation_keys[] = {"bnb_4bit_compute_dtype", "bnb_4bit_quant_type",
-                                                    "bnb_4bit_use_double_quant", "bnb_config_kwargs"};
+                                                    "bnb_4bit_use_double_quant", "bnb_config_kwargs",
+                                                    "quantize_moe_experts"};
 
 // float16 is computed in float32: a number that float16 holds is not rounded further.
 inline void read_products(Reader& reader, QuantisedBase& base) {
@@ -90,6 +91,7 @@ inline void read_quantised_base(Reader& reader, RunConfig& config, const Node& a
   if (config.load_in_4bit || config.load_in_8bit) {
     read_numbers_of_bits(reader, config.bnb);
     read_bnb_config_kwargs(reader, config.bnb);
+    read_if_there(reader, "quantize_moe_experts", config.bnb.quantize_moe_experts);
     return;
   }
   for (const char* key : quantisation_keys) {

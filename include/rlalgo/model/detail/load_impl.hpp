@@ -104,7 +104,7 @@ inline void require_names(const Quantisation& how, const DecoderConfig& config, 
 }  // namespace detail
 
 RLALGO_INLINE bool quantises(const Quantisation& how, const std::string& path, const LayerSpec& spec, bool routed) {
-  if (routed && spec.experts.count > 0) return false;
+  if (routed && spec.experts.count > 0 && !(how.experts && path.find(".experts.") != std::string::npos)) return false;
   return std::none_of(how.skip.begin(), how.skip.end(),
                       [&](const std::string& pattern) { return detail::skips(pattern, path); });
 }
