@@ -172,17 +172,17 @@ TEST_CASE("what is malformed is said with its tensor") {
     REQUIRE(at != std::string::npos);
     return bytes(text.replace(at, std::string(from).size(), to));
   };
-  CHECK(lacks(error_with(weight, {}), {"model.45", weight}) == "");
-  CHECK(lacks(error_with(weight, at::zeros({7, 1}, at::kByte)), {"model.45", "7 bytes", "2048"}) == "");
-  CHECK(lacks(error_with(weight + ".absmax", {}), {"model.45", "no " + weight + ".absmax"}) == "");
-  CHECK(lacks(error_with(weight + ".absmax", at::zeros({64})), {"model.45", "Float", "Byte"}) == "");
-  CHECK(lacks(error_with(weight + ".nested_absmax", at::zeros({3})), {"model.45", "3 elements"}) == "");
-  CHECK(lacks(error_with(weight + ".quant_map", at::zeros({16})), {"model.45", "quant_map"}) == "");
-  CHECK(lacks(error_with(state, bytes("{}")), {"model.45", "blocksize missing"}) == "");
-  CHECK(lacks(error_with(state, bytes("no")), {"model.45", weight}) == "");
-  CHECK(lacks(error_with(state, object("[64, 64]", "[64, 32]")), {"model.45", "[64,32]", "[64,64]"}) == "");
-  CHECK(lacks(error_with(state, object("\"nf4\"", "\"fp4\"")), {"model.45", "fp4"}) == "");
-  CHECK(lacks(error_with(state, object("\"blocksize\": 64", "\"blocksize\": 63")), {"model.45", "63"}) == "");
+  CHECK(lacks(error_with(weight, {}), {"model.49", weight}) == "");
+  CHECK(lacks(error_with(weight, at::zeros({7, 1}, at::kByte)), {"model.49", "7 bytes", "2048"}) == "");
+  CHECK(lacks(error_with(weight + ".absmax", {}), {"model.49", "no " + weight + ".absmax"}) == "");
+  CHECK(lacks(error_with(weight + ".absmax", at::zeros({64})), {"model.49", "Float", "Byte"}) == "");
+  CHECK(lacks(error_with(weight + ".nested_absmax", at::zeros({3})), {"model.49", "3 elements"}) == "");
+  CHECK(lacks(error_with(weight + ".quant_map", at::zeros({16})), {"model.49", "quant_map"}) == "");
+  CHECK(lacks(error_with(state, bytes("{}")), {"model.49", "blocksize missing"}) == "");
+  CHECK(lacks(error_with(state, bytes("no")), {"model.49", weight}) == "");
+  CHECK(lacks(error_with(state, object("[64, 64]", "[64, 32]")), {"model.49", "[64,32]", "[64,64]"}) == "");
+  CHECK(lacks(error_with(state, object("\"nf4\"", "\"fp4\"")), {"model.49", "fp4"}) == "");
+  CHECK(lacks(error_with(state, object("\"blocksize\": 64", "\"blocksize\": 63")), {"model.49", "63"}) == "");
   // Without its object the codes are a weight of another shape.
   CHECK(lacks(error_with(state, {}), {"model.21", weight}) == "");
 }

@@ -8,7 +8,7 @@
 //
 // Source: bitsandbytes 0.50, QuantState.as_dict(packed=True) and Linear8bitLt; quantised_weight.hpp says what they stand for.
 //
-// Errors: [rlalgo.model.45] such a tensor or its object is malformed, or they do not fit each other.
+// Errors: [rlalgo.model.49] such a tensor or its object is malformed, or they do not fit each other.
 #pragma once
 
 #include <cstdint>

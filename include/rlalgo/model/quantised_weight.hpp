@@ -16,7 +16,7 @@
 // Shapes: W [rows, columns]; codes of 4 bits [⌈rows·columns/2⌉] bytes, the first of a pair in the upper half. Sizes: a weight of 4 bits
 // takes 0.5 + 4/B bytes (0.5625 for B = 64), nested 0.5 + 1/B + 4/(256·B) (0.5159); one of 8 bits 1 + 4/columns.
 //
-// Errors: [rlalgo.model.44] a weight that is to be quantised is not finite (or, in 8 bits, beyond float16).
+// Errors: [rlalgo.model.48] a weight that is to be quantised is not finite (or, in 8 bits, beyond float16).
 #pragma once
 
 #include <cstddef>

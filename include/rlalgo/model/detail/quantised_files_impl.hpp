@@ -48,7 +48,7 @@ RLALGO_INLINE void QuantisedFiles::fail(const std::string& weight, const std::st
                                         const std::string& expected) const {
   const auto place = files_.places().find(weight);
   core::raise(
-      "model", 45,
+      "model", 49,
       {.what = "a weight that bitsandbytes quantised cannot be read",
        .found = found,
        .expected = expected,

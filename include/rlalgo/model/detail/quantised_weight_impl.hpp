@@ -75,7 +75,7 @@ struct CodeSearch {
 };
 
 [[noreturn]] inline void refuse_weight(const std::string& name, double found, const char* expected) {
-  core::raise("model", 44,
+  core::raise("model", 48,
               {.what = "a weight that is to be quantised cannot be",
                .found = std::to_string(found),
                .expected = expected,
