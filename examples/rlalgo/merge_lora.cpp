@@ -1,7 +1,9 @@
 // Writes the base model with the adapter added to its weights: a Hugging Face directory, shard by shard.
+#include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,13 +22,31 @@ namespace rlalgo::cli {
 namespace {
 
 struct MergeOptions {
-  std::string config, model, lora_model_dir, output_dir;
+  std::string config, model, lora_model_dir, output_dir, dtype = "auto";
 };
+
+std::optional<c10::ScalarType> dtype_named(const std::string& name) {
+  if (name == "auto") return std::nullopt;
+  return name == "bfloat16"  ? c10::ScalarType::BFloat16
+         : name == "float16" ? c10::ScalarType::Half
+                             : c10::ScalarType::Float;
+}
+
+// How far what was computed is from what the file holds.
+std::string rounding(const model::MergeReport& report) {
+  char text[160];
+  std::snprintf(text, sizeof text, "%lld numbers were written in %s: rounded by %.2g at most, by %.2g in the mean",
+                static_cast<long long>(report.rounded), report.dtype.c_str(), report.largest, report.mean());
+  return text;
+}
 
 int merge(MergeOptions o) {
   std::string revision;
+  model::MergeOptions options{.dtype = dtype_named(o.dtype)};
   if (!o.config.empty()) {
     const config::RunConfig run = config::load_run_config(o.config);
+    options.quantisation = run.quantisation();
+    options.computed = run.bfloat16 ? c10::ScalarType::BFloat16 : c10::ScalarType::Float;
     if (o.model.empty()) o.model = run.base_model, revision = run.model_revision.value_or("");
     if (o.lora_model_dir.empty()) require_trained(run), o.lora_model_dir = run.output_dir;
     if (o.output_dir.empty()) o.output_dir = (std::filesystem::path(run.output_dir) / "merged").string();
@@ -41,7 +61,11 @@ int merge(MergeOptions o) {
   const std::vector<config::ReadPlace> read = {{"the base model", base}, {"the adapter", o.lora_model_dir, true}};
   config::refuse_overlap("--output-dir", o.output_dir, read);
   const run::OutputTrial output(o.output_dir);
-  model::merge_adapter(base, o.lora_model_dir, o.output_dir);
+  const model::MergeReport report = model::merge_adapter(base, o.lora_model_dir, o.output_dir, options);
+  if (report.quantised > 0)
+    std::cout << report.quantised
+              << " maps of the base are in 4 or 8 bits: the merged model has what their codes stand for\n";
+  if (report.largest > 0 || report.quantised > 0) std::cout << rounding(report) << "\n";
   std::cout << "merged model in " << o.output_dir << "\n";
   return 0;
 }
@@ -57,6 +81,10 @@ Run merge_lora(CLI::App& app) {
       ->type_name("DIR");
   app.add_option("--output-dir", options->output_dir, "where the result goes; default: output_dir/merged")
       ->type_name("DIR");
+  app.add_option("--dtype", options->dtype,
+                 "of the merged model: auto (the base's; bfloat16 where that is quantised), float32, bfloat16, float16")
+      ->check(CLI::IsMember({"auto", "float32", "bfloat16", "float16"}))
+      ->type_name("");
   return [options] { return merge(*options); };
 }
 

@@ -25,7 +25,7 @@ def the_page_has_the_tables_of_the_rows(c):
 @case
 def the_page_names_every_section(c):
     text = (ROOT / "docs/configuration.md").read_text()
-    known = re.search(r"expected (.*)", c.run("keys", "--markdown", "none").expect(2, "[rlalgo.cli.26]").err).group(1)
+    known = re.search(r"expected (.*)", c.run("keys", "--markdown", "none").expect(2, "[rlalgo.cli.32]").err).group(1)
     for section in known.strip().split(", "):
         assert text.count(f"<!-- keys: {section} -->") == 1, section
 
@@ -36,7 +36,7 @@ def keys_are_found_by_parts_of_their_names(c):
     assert "trl.epsilon_high (`epsilon`): more than 0" in text and "loss_type" in text, text
     assert "a resumed run may change it" in c.run("keys", "request_timeout").expect(0).out
     assert len(c.run("keys").expect(0).out.splitlines()) > 200
-    c.run("keys", "epsilon_hihg").expect(2, "[rlalgo.cli.26]", "epsilon_high?")
+    c.run("keys", "epsilon_hihg").expect(2, "[rlalgo.cli.32]", "epsilon_high?")
 
 
 if __name__ == "__main__":

@@ -162,7 +162,7 @@ def adapter(c):
     assert (c.folder / "whole/adapter_model.safetensors").read_bytes() == (c.folder / "half/adapter_model.safetensors").read_bytes()
     c.run("inference", "whole", "--max-new-tokens", "3", stdin="2 + 3 =").expect(0)
     c.train({**LORA, "lora_model_dir": "whole", "output_dir": "more"}).expect(0)
-    c.train({**LORA, "adapter": "qlora", "max_steps": 1}).expect(0, "the base is not quantized here")
+    c.train({**LORA, "adapter": "qlora", "max_steps": 1}).expect(2, "[rlalgo.config.8]", "load_in_4bit")
 
 
 @case

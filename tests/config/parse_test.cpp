@@ -449,29 +449,42 @@ TEST_CASE("what this build lacks is an error that says what works, never ignored
       parse(minimal + "context_parallel_size: 1\nload_in_4bit: false\nadapter:\nfsdp: []\n  # off\n").warnings.empty());
 }
 
-TEST_CASE("a base that is asked for in 4 or 8 bits is loaded whole under an adapter, and what that takes is said") {
+TEST_CASE("a base in 4 or 8 bits has axolotl's settings, and bnb_config_kwargs come last") {
   const std::string adapter = "lora_r: 4\nlora_alpha: 8\nlora_target_linear: true\n";
-  for (const char* asked : {"adapter: lora\nload_in_8bit: true\n", "adapter: qlora\nload_in_4bit: true\n",
-                            "adapter: qlora\nload_in_4bit: true\nbnb_config_kwargs:\n"}) {
-    INFO(asked);
-    CHECK(parse(minimal + adapter + asked).lora.has_value());
-    CHECK(lacks(warning_of(minimal + adapter + asked),
-                {"(c.yaml:13): the base is not quantized here, it is loaded whole, in float32, 4 bytes"}) == "");
-  }
-  const ScratchDirectory scratch;
-  // Two tensors of 6 and 4 elements: 10 weights.
-  const std::string header =
-      R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"b":{"dtype":"F32","shape":[4],"data_offsets":[24,40]}})";
-  std::string bytes(8, '\0');
-  bytes[0] = static_cast<char>(header.size());
-  std::ofstream(scratch.path() / "model.safetensors", std::ios::binary) << bytes << header << std::string(40, '\0');
-  const std::string eight = adapter + "adapter: lora\nload_in_8bit: true\n";
-  CHECK(lacks(warning_of(minimal + eight, {"--base_model", scratch.path().string()}),
-              {"load_in_8bit", "40 bytes for 10 weights, where 10 bytes were asked for", "bf16: true halves that"}) ==
+  const auto quantisation = [&](const std::string& keys) {
+    const RunConfig config = parse(minimal + adapter + keys);
+    INFO(keys);
+    CHECK(config.warnings.empty());
+    return config.quantisation();
+  };
+  const std::string four = "adapter: qlora\nload_in_4bit: true\n";
+  CHECK(quantisation(four) == rlalgo::model::Quantisation{});
+  CHECK(quantisation("adapter: lora\nload_in_4bit: true\n") == rlalgo::model::Quantisation{});
+  CHECK(quantisation("adapter: lora\nload_in_8bit: true\n")->code == rlalgo::model::WeightCode::int8);
+  CHECK_FALSE(quantisation("adapter: lora\nload_in_8bit: false\nload_in_4bit: false\n").has_value());
+  CHECK(quantisation(four + "bnb_config_kwargs:\n") == rlalgo::model::Quantisation{});
+  CHECK(quantisation(
+            four + "bnb_4bit_quant_type: fp4\nbnb_4bit_use_double_quant: false\nbnb_4bit_compute_dtype: bfloat16\n") ==
+        rlalgo::model::Quantisation{
+            .code = rlalgo::model::WeightCode::fp4, .nested = false, .products = rlalgo::model::ProductsIn::bfloat16});
+  CHECK(quantisation(four + "bnb_4bit_quant_type: fp4\nbnb_config_kwargs: {bnb_4bit_quant_type: nf4, blocksize: 128, "
+                            "bnb_4bit_compute_dtype: torch.float32, llm_int8_skip_modules: [o_proj]}\n") ==
+        rlalgo::model::Quantisation{.block = 128, .products = rlalgo::model::ProductsIn::float32, .skip = {"o_proj"}});
+  CHECK(quantisation(four + "quantize_moe_experts: true\n") == rlalgo::model::Quantisation{.experts = true});
+  CHECK(lacks(warning_of(minimal + adapter + four + "bnb_4bit_compute_dtype: float16\n"), {"c.yaml:15", "float32"}) ==
         "");
-  const RunConfig half = parse(minimal + eight + "bf16: true\n", {"--base_model", scratch.path().string()});
-  CHECK(lacks(half.warnings.back(), {"in bfloat16, 2 bytes", "20 bytes for 10 weights"}) == "");
-  CHECK(parse(minimal + adapter + "adapter: lora\nload_in_8bit: false\nload_in_4bit: false\n").warnings.empty());
+  CHECK(lacks(warning_of(minimal + adapter + four + "bnb_config_kwargs: {llm_int8_threshold: 6.0}\n"), {"outliers"}) ==
+        "");
+  CHECK(lacks(warning_of(minimal + adapter + "adapter: lora\nbnb_4bit_quant_type: nf4\n"), {"the base is whole"}) ==
+        "");
+  for (const char* keys : {"adapter: qlora\n", "adapter: qlora\nload_in_8bit: true\n",
+                           "adapter: lora\nload_in_8bit: true\nload_in_4bit: true\n"})
+    CHECK(lacks(error_of(minimal + adapter + keys), {"config.8: ", "load_in_"}) == "");
+  for (const char* kwargs : {"blocksize: 63", "bnb_4bit_quant_type: af4", "bnb_4bit_compute_dtype: float8"})
+    CHECK(lacks(error_of(minimal + adapter + four + "bnb_config_kwargs: {" + kwargs + "}\n"),
+                {"config.6: ", "bnb_config_kwargs."}) == "");
+  CHECK(lacks(error_of(minimal + adapter + four + "bnb_config_kwargs: {llm_int8_has_fp16_weight: true}\n"),
+              {"config.10: "}) == "");
 }
 
 TEST_CASE("everything that is refused is said at once, by line, and nothing that only follows from it") {

@@ -1,5 +1,7 @@
 #include <rlalgo/model/merge_adapter.hpp>
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -10,7 +12,9 @@
 
 #include <ATen/ATen.h>
 
+#include <rlalgo/model/adapter_files.hpp>
 #include <rlalgo/model/load.hpp>
+#include <rlalgo/model/lora.hpp>
 #include <rlalgo/model/tree_builder.hpp>
 
 #include <support/catch.hpp>
@@ -124,4 +128,54 @@ TEST_CASE("a merge that cannot be right is refused and leaves nothing") {
   CHECK(read() == before);
   CHECK(lacks(raised_by([&] { model::merge_adapter(base, adapter, adapter); }), {"model.31"}) == "");
   CHECK(lacks(raised_by([&] { model::merge_adapter(base, base, scratch.path() / "out"); }), {"model.28"}) == "");
+}
+
+TEST_CASE(
+    "over a base in 4 or 8 bits the merged model is what the adapter was trained on, and the rounding is counted") {
+  using support::ScratchDirectory;
+  const std::vector<std::int64_t> numbers = {3, 61, 7, 20, 33, 41, 2, 58};
+  const at::Tensor ids = at::tensor(numbers);
+  const std::vector<std::pair<std::string, model::Quantisation>> cases = {
+      {"llama_nf4", {}},
+      {"qwen2_int8", {.code = model::WeightCode::int8}},
+      {"phi3_nf4", {.skip = {"lm_head", "model.layers.1.mlp"}}},
+      {"qwen3_moe_nf4", {}}};
+  for (const auto& [name, how] : cases)
+    for (const bool dora : {false, true})
+      for (const bool in_files : {true, false}) {
+        INFO(name << ", dora " << dora << ", quantised in its files " << in_files);
+        const ScratchDirectory scratch;
+        const auto base = golden / "quantised" / (in_files ? name : name + "_whole");
+        const auto decoder = model::load_decoder(base, {.quantisation = how});
+        model::attach_lora(*decoder, {.r = 3, .alpha = 6, .every_linear = true, .use_dora = dora}, 5);
+        {
+          const c10::NoGradGuard no_grad;
+          for (const auto& p : decoder->parameters())
+            if (p.name.find("lora_B") != std::string::npos) p.value.fill_(0.03);
+        }
+        model::save_adapter(*decoder, scratch.path() / "adapter", base.string());
+        const at::Tensor expected = logits(*decoder, ids);
+        const model::MergeReport exact = model::merge_adapter(base, scratch.path() / "adapter", scratch.path() / "wide",
+                                                              {.quantisation = how, .dtype = at::kFloat});
+        CHECK(exact.quantised > 5);
+        CHECK(exact.largest == 0.0);
+        const auto wide = model::load_decoder(scratch.path() / "wide");
+        CHECK((logits(*wide, ids) - expected).abs().max().item<double>() < 1e-4);
+        CHECK_FALSE(wide->hf_config().json.contains("quantization_config"));
+        const model::MergeReport report =
+            model::merge_adapter(base, scratch.path() / "adapter", scratch.path() / "low", {.quantisation = how});
+        CHECK(report.dtype == "bfloat16");
+        CHECK(report.largest > report.mean());
+        CHECK(report.mean() > 0.0);
+        // A bfloat16 has 8 bits: half a unit of the last is 2⁻⁹ of the largest power of two below a number.
+        double largest = 0.0;
+        const model::CheckpointFiles low(scratch.path() / "low"), whole(scratch.path() / "wide");
+        for (const auto& [tensor, place] : low.places()) {
+          CHECK(place.entry->dtype == at::kBFloat16);
+          largest =
+              std::max(largest, (low.read(tensor).to(at::kFloat) - whole.read(tensor)).abs().max().item<double>());
+        }
+        CHECK(report.largest == Approx(largest));
+        CHECK((logits(*model::load_decoder(scratch.path() / "low"), ids) - expected).abs().max().item<double>() < 0.5);
+      }
 }

@@ -9,6 +9,7 @@
 #include <rlalgo/model/detail/decoder_pass_impl.hpp>
 #include <rlalgo/model/detail/gated_delta_impl.hpp>
 #include <rlalgo/model/detail/lora_impl.hpp>
+#include <rlalgo/model/detail/quantised_weight_impl.hpp>
 #include <rlalgo/model/detail/ring_attention_impl.hpp>
 #include <rlalgo/model/detail/sequence_classifier_impl.hpp>
 #include <rlalgo/model/detail/tree_builder_impl.hpp>

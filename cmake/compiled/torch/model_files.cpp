@@ -7,5 +7,6 @@
 #include <rlalgo/model/detail/adapter_files_impl.hpp>
 #include <rlalgo/model/detail/merge_adapter_impl.hpp>
 #include <rlalgo/model/detail/load_impl.hpp>
+#include <rlalgo/model/detail/quantised_files_impl.hpp>
 #include <rlalgo/model/detail/save_impl.hpp>
 #include <rlalgo/model/detail/lora_config_impl.hpp>

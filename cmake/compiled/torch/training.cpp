@@ -2,7 +2,7 @@
 #include <rlalgo/optim/detail/adafactor_impl.hpp>
 #include <rlalgo/optim/detail/adamw_8bit_impl.hpp>
 #include <rlalgo/optim/detail/adamw_impl.hpp>
-#include <rlalgo/optim/detail/blockwise_8bit_impl.hpp>
+#include <rlalgo/tensor/detail/blockwise_8bit_impl.hpp>
 #include <rlalgo/optim/detail/lion_impl.hpp>
 #include <rlalgo/optim/detail/muon_impl.hpp>
 #include <rlalgo/optim/detail/schedule_impl.hpp>

@@ -36,6 +36,8 @@ inline void append(Keys& out, Keys rows) {
   if (matches_features(c)) detail::append(out, ebft_keys(c.ebft));
   if (is_strided(c)) out.push_back(document_length_key(c.ebft));
   if (c.lora) detail::append(out, adapter_keys(*c.lora));
+  if (c.lora)
+    for (Keys rows : {bits_keys(c.bnb), quantisation_keys(c.bnb), bnb_keys(c.bnb)}) detail::append(out, std::move(rows));
   const bool prompted = !is_preference(c) && !matches_features(c);
   for (Keys rows :
        {model_keys(c), token_keys(c), prompted ? Keys{prompt_length_key(c)} : Keys(), data_keys(c), step_keys(c),
@@ -66,7 +68,7 @@ struct KeySection {
     };
     static model::LoraConfig adapter;
     section("model", "", {model_keys(c), token_keys(c), machine_keys(c)});
-    section("adapter", "", {adapter_keys(adapter)});
+    section("adapter", "", {adapter_keys(adapter), bits_keys(c.bnb), quantisation_keys(c.bnb), bnb_keys(c.bnb)});
     section("data", "", {data_keys(c), {prompt_length_key(c)}});
     section("optimization", "", {step_keys(c), {optimizer_key(c)}, rate_keys(c), update_keys(c), sharding_keys()});
     section("output", "", {output_keys(c)});

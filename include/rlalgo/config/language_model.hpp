@@ -8,17 +8,20 @@
 // special_tokens, tokens and added_tokens_overrides change the tokenizer, and are saved with it; a new eos_token ends
 // completions beside the model's ends, and comes first in generation_config.json.
 //
-// Errors (usage): [rlalgo.config.20] base_model is neither; [.21] messages without a chat template; [.47] a new token for
+// Errors (usage): [rlalgo.config.14] a quantised base is to be trained without an adapter, [.37] or sharded; [.20] base_model is neither; [.21] messages without a chat template; [.47] a new token for
 // which the model has no embedding, or an adapter trains none. Those of model/load.hpp and text/tokenizer.hpp.
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -213,10 +216,44 @@ inline void check_parameter_names(const RunConfig& config, const ModelPlaces& pl
   std::shared_ptr<model::Decoder> decoder =
       model::load_decoder(places.base, {.dtype = config.bfloat16 ? at::ScalarType::BFloat16 : at::ScalarType::Float,
                                         .memory = memory.value_or(model::memory_of_weights(config.sharding.on())),
-                                        .device = device_of(config)});
+                                        .device = device_of(config),
+                                        .quantisation = config.quantisation()});
   decoder->set_checkpointing(config.gradient_checkpointing);
   detail::adapt(*decoder, config, places.adapter);
   return decoder;
+}
+
+// What a base in 4 or 8 bits takes; "" where there is none. Refuses to train one without an adapter, which would leave all of it that
+// matters as it is, and to shard its weights over ranks.
+[[nodiscard]] inline std::string judge_bits(const RunConfig& config, const model::Decoder& decoder) {
+  std::size_t maps = 0, bytes = 0;
+  double weights = 0.0;
+  std::string_view code;
+  model::visit_maps(decoder.config(), decoder.weights(), [&](const std::string&, const model::Linear& map, auto, bool) {
+    if (!map.quantised) return;
+    ++maps;
+    bytes += map.quantised->bytes();
+    weights += static_cast<double>(map.weight.numel());
+    code = model::name_of(map.quantised->code());
+  });
+  if (maps == 0) return {};
+  if (decoder.adapter() == nullptr)
+    core::raise_usage("config", 14,
+                      {.what = "the base model is quantised, and only an adapter can be trained on it",
+                       .found = std::to_string(maps) + " linear maps in " + std::string(code),
+                       .where = config.place("base_model"),
+                       .remedy = "set adapter: lora, or take the unquantised model"});
+  if (config.sharding.weights() && config.world != nullptr)
+    core::raise_usage("config", 37,
+                      {.what = "a base in 4 or 8 bits is not sharded",
+                       .found = config.sharding.layout.value_or(""),
+                       .where = config.place(config.sharding.key),
+                       .remedy = "each rank holds its own copy of such a base: take stage 1 or 2, or no slices"});
+  char text[160];
+  std::snprintf(text, sizeof text, "the base: %zu linear maps in %s, %.1f MB for %.1f million weights, %.3f bytes each",
+                maps, std::string(code).c_str(), static_cast<double>(bytes) / 1e6, weights / 1e6,
+                static_cast<double>(bytes) / weights);
+  return text;
 }
 
 // The ids that end a completion: those of generation_config.json and config.json, and the tokenizer's.

@@ -27,7 +27,6 @@
 #include <rlalgo/config/detail/read_trl.hpp>
 #include <rlalgo/config/detail/validate_asynchronous.hpp>
 #include <rlalgo/config/detail/validate_preference.hpp>
-#include <rlalgo/config/detail/whole_base.hpp>
 #include <rlalgo/config/device.hpp>
 #include <rlalgo/config/document.hpp>
 #include <rlalgo/config/method_of.hpp>
@@ -250,7 +249,6 @@ using MoreJudgements = std::function<void(const RunConfig&, Refusals&)>;
   config.warnings = findings.warnings;
   if (!preference)
     for (std::string& text : detail::asynchronous_warnings(config)) config.warnings.push_back(std::move(text));
-  if (!config.wants_smaller_base.empty()) config.warnings.push_back(detail::whole_base_warning(config));
   if (config.trl.skip_zero_advantage_batches && !idle_rows_are_free(config))
     config.warnings.push_back(
         "trl.skip_zero_advantage_batches has no effect: with a KL penalty, an entropy bonus, top_entropy_quantile or "

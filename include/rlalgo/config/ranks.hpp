@@ -100,6 +100,9 @@ inline void check_sharding(const RunConfig& c, int ranks, std::vector<std::strin
       rule == UpdateRule::adafactor || rule == UpdateRule::muon)
     refuse("optimizer: " + c.optimizer, "optimizer",
            "its updates are of whole matrices: take adamw_torch_fused or lion, or no slices");
+  if (s.weights() && c.quantisation())
+    refuse("a base in 4 or 8 bits", c.bnb.load_in_4bit ? "load_in_4bit" : "load_in_8bit",
+           "each rank holds its own copy of such a base: take stage 1 or 2, or no slices");
   if (s.weights() && !is_preference(c) && c.trl.serves())
     refuse("a generation server in this process", "nemo_gym_multi_turn", "deepspeed stage 2, or no slices");
 }

@@ -32,15 +32,16 @@ struct Reason {
 
 // clang-format off
 [[nodiscard]] inline std::span<const Reason> lacking_keys() {
-  static constexpr std::string_view quantized = "this build loads float32, bfloat16 and float16 weights; adapter: lora trains little "
-      "memory beside them";
+  static constexpr std::string_view quantized = "weights are read whole, or as bitsandbytes quantised them; load_in_4bit with adapter: "
+      "qlora quantises a base";
+  static constexpr std::string_view frozen = "weights in 8 bits or 4 are frozen: set adapter: lora, or adapter: qlora with load_in_4bit";
   static constexpr std::string_view best = "every checkpoint is kept up to save_total_limit; pick one by its metrics";
   static constexpr Reason reasons[] = {
     {"relora", "train one adapter, merge it with `rlalgo merge-lora`, and train the next on the merged model", "relora"},
     {"jagged_restart_steps", "the schedule does not restart: lr_scheduler: cosine_with_restarts does", "jagged"},
     {"lisa_n_layers", "every layer is trained at every step: name fewer in unfrozen_parameters", "lisa_"},
-    {"load_in_8bit load_in_4bit gptq bnb_config_kwargs model_quantization_config model_quantization_config_kwargs fp8 qat quantization",
-        quantized, "nf4 gptq fp8"},
+    {"load_in_8bit load_in_4bit", frozen},
+    {"gptq model_quantization_config model_quantization_config_kwargs fp8 qat quantization", quantized},
     {"tensor_parallel_size", "no layer is split: context_parallel_size shares long rows among ranks; see docs/distributed.md",
         "tensor_parallel", "", false},
     {"expert_parallel_size", "every rank computes all experts: fsdp_config divides their weights among ranks", "expert_parallel", "", false},
@@ -112,7 +113,6 @@ struct Reason {
         "kernels are chosen by the program", "torch_compile dynamo"},
     {"use_onebitllms", "weights train as they are in the files: they are not rounded to 1.58 bits", "onebit"},
     {"experts_implementation", "experts are computed in one way, which the program chooses", "experts_implementation"},
-    {"quantize_moe_experts", "load_in_4bit is not here: experts have the weights of the files", "nf4"},
     {"llama4_linearized_experts", "no model of the family Llama 4 is read", "llama4forcausallm llama4_text"},
     {"fp8_enable_fsdp_float8_all_gather fp8_config", "fp8 is not on"},
     {"relora_cpu_offload relora_prune_method relora_prune_ratio", "relora is not on"},

@@ -21,6 +21,7 @@
 #include <rlalgo/config/node.hpp>
 #include <rlalgo/config/output_keys.hpp>
 #include <rlalgo/config/preference_keys.hpp>
+#include <rlalgo/config/quantisation_keys.hpp>
 #include <rlalgo/config/sharding_keys.hpp>
 #include <rlalgo/config/training_keys.hpp>
 #include <rlalgo/config/trl_config.hpp>
@@ -36,7 +37,12 @@ namespace rlalgo::config {
 struct RunConfig : ModelConfig, DataConfig, TrainingConfig, OutputConfig {
   // Adapter: lora_* and peft_* keys, which lora_model_dir overrides
   std::optional<model::LoraConfig> lora;  // set by adapter: lora
-  std::string wants_smaller_base;         // derived: the key that asks for a base in 4 or 8 bits; it is loaded whole
+  QuantisedBase bnb;                      // the base below it
+  // Of the base's weights, where the files have them whole.
+  [[nodiscard]] std::optional<model::Quantisation> quantisation() const {
+    if (!bnb.on()) return std::nullopt;
+    return bnb.quantisation();
+  }
 
   // Recipe
   std::string rl;  // required: a name of recipes() in config/methods.hpp

@@ -7,7 +7,7 @@
 // is its config.json, and what is saved is a model of text.
 //
 // The original JSON is kept, so that a model is saved with the keys its readers know. What this library would compute
-// wrongly is refused: other architectures, other activations, other RoPE types.
+// wrongly is refused: other architectures, other activations, other RoPE types, weights quantised by others than bitsandbytes.
 //
 // Errors: [rlalgo.model.7] directory missing; [.8] config.json missing or not JSON; [.9] a field missing or of the
 // wrong type or value; [.10] unsupported architecture; [.11] unsupported feature; [.12] unknown RoPE type.
@@ -37,6 +37,8 @@ struct HfConfig {
   std::vector<std::int64_t> eos_token_ids;  // of config.json
   std::optional<std::int64_t> bos_token_id, pad_token_id;
   std::map<std::string, c10::ScalarType> stored;  // of each tensor in the files that were loaded; empty: of none
+  // quantization_config is bitsandbytes': what it says products are computed in.
+  std::optional<c10::ScalarType> quantised_compute = {};
 };
 
 // What generation_config.json says. Fields that it leaves out are empty, never a library default.

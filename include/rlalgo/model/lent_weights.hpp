@@ -3,6 +3,8 @@
 //
 //   policy ── its gate is a WeightLender? ── yes: whole(weight) fetches the values of one weight
 //                                         └─ no:  the weight itself
+//
+// Errors (usage): [rlalgo.model.46] a weight in 4 or 8 bits is wanted as a tensor, to be trained, saved or sent.
 #pragma once
 
 #include <memory>
@@ -10,8 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include <rlalgo/core/error.hpp>
 #include <rlalgo/model/layer_gate.hpp>
 #include <rlalgo/model/policy.hpp>
+#include <rlalgo/model/quantised_weight.hpp>
 #include <rlalgo/model/safetensors.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -34,8 +38,17 @@ class WeightLender {
 }
 [[nodiscard]] inline Tensor whole(const Policy& policy, const Tensor& weight) { return whole(policy.gate(), weight); }
 
+// A quantised weight has no tensor that could be trained, saved or sent.
+[[noreturn]] inline void refuse_quantised(const std::string& name) {
+  core::raise_usage("model", 46,
+                    {.what = "a weight in 4 or 8 bits is frozen: it is neither trained nor saved",
+                     .found = name,
+                     .remedy = "train an adapter (adapter: qlora), merge it with merge-lora, or load the model whole"});
+}
+
 // Weights of `policy`, each fetched when it is made.
 [[nodiscard]] inline PendingTensor pending(const Policy& policy, std::string name, const Tensor& weight) {
+  if (is_stand_in(weight)) refuse_quantised(name);
   return {std::move(name), weight.scalar_type(), weight.sizes().vec(),
           [gate = policy.gate(), weight] { return whole(gate, weight).detach(); }};
 }

@@ -9,7 +9,8 @@
 // backward.
 // Shapes: x [R, in], W [out, in], b [out], y [R, out], A [r, in], B [out, r], m and ν [out]. Weight gradients are added
 // to `weight.grad()` in place, so that a micro-batch needs no second copy of them; a weight that does not require grad
-// gets none. The adapter's product runs in the adapter's dtype, as PEFT does (float32 over a bfloat16 base).
+// gets none. The adapter's product runs in the adapter's dtype, as PEFT does (float32 over a bfloat16 base). A quantised W is frozen;
+// quantised_linear.hpp has its products.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include <rlalgo/model/operations.hpp>
+#include <rlalgo/model/quantised_linear.hpp>
 #include <rlalgo/model/weights.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
@@ -37,8 +39,17 @@ struct DropoutDraw {
 [[nodiscard]] inline Tensor adapted_norm(const Tensor& weight, const Lora& lora) {
   return tensor::euclidean_norm(tensor::addmm(weight.to(lora.a.scalar_type()), lora.b, lora.a, 1.0, lora.scale), 1);
 }
+[[nodiscard]] inline Tensor adapted_norm(const Linear& map, const Lora& lora) {
+  return map.quantised ? quantised_row_norm(*map.quantised, lora.a, lora.b, lora.scale)
+                       : adapted_norm(map.weight, lora);
+}
 
 namespace detail {
+
+// x Wᵀ.
+[[nodiscard]] inline Tensor product(const Tensor& x, const Linear& map) {
+  return map.quantised ? quantised_product(x, *map.quantised) : tensor::mm(x, map.weight.t());
+}
 
 // D(x).
 [[nodiscard]] inline Tensor dropped(const Tensor& x, const Lora& lora, const DropoutDraw& draw) {
@@ -53,18 +64,20 @@ namespace detail {
   const Tensor input = dropped(x, lora, draw).to(type);
   const Tensor rank = tensor::mm(input, lora.a.t());
   if (!lora.magnitude.defined()) return tensor::addmm(base.to(type), rank, lora.b.t(), 1.0, lora.scale);
-  const Tensor ratio = lora.magnitude.div(adapted_norm(map.weight, lora));
+  const Tensor ratio = lora.magnitude.div(adapted_norm(map, lora));
   if (!draw.drops(lora)) return tensor::addmm(base.to(type), rank, lora.b.t(), 1.0, lora.scale).mul_(ratio);
-  const Tensor kept = tensor::mm(input.to(x.scalar_type()), map.weight.t()).to(type);
+  const Tensor kept = product(input.to(x.scalar_type()), map).to(type);
   return base.to(type).add(tensor::addmm(kept, rank, lora.b.t(), 1.0, lora.scale).mul_(ratio).sub_(kept));
 }
 
 }  // namespace detail
 
 [[nodiscard]] inline Tensor linear(const Tensor& x, const Linear& map, const DropoutDraw& draw = {}) {
-  if (!map.lora.defined())
+  if (!map.lora.defined()) {
+    if (map.quantised) return quantised_product(x, *map.quantised, map.bias);
     return map.bias.defined() ? tensor::addmm(map.bias, x, map.weight.t()) : tensor::mm(x, map.weight.t());
-  Tensor out = detail::adapted(tensor::mm(x, map.weight.t()), x, map, draw);
+  }
+  Tensor out = detail::adapted(detail::product(x, map), x, map, draw);
   if (map.bias.defined()) out.add_(map.bias);
   return out.to(x.scalar_type());
 }
@@ -72,7 +85,7 @@ namespace detail {
 // residual + linear(x)
 [[nodiscard]] inline Tensor linear_residual(const Tensor& residual, const Tensor& x, const Linear& map,
                                             const DropoutDraw& draw = {}) {
-  if (map.lora.defined()) return linear(x, map, draw).add_(residual);
+  if (map.lora.defined() || map.quantised) return linear(x, map, draw).add_(residual);
   Tensor out = tensor::addmm(residual, x, map.weight.t());
   if (map.bias.defined()) out.add_(map.bias);
   return out;
@@ -109,6 +122,10 @@ inline void add_product_gradient(const Tensor& weight, const Tensor& left, const
 [[nodiscard]] inline Tensor add_input_gradient(Tensor grad_x, const Tensor& grad_y, const Tensor& weight) {
   return grad_x.defined() ? tensor::addmm_(grad_x, grad_y, weight) : tensor::mm(grad_y, weight);
 }
+[[nodiscard]] inline Tensor add_input_gradient(Tensor grad_x, const Tensor& grad_y, const Linear& map) {
+  return map.quantised ? quantised_input_gradient(std::move(grad_x), grad_y, *map.quantised)
+                       : add_input_gradient(std::move(grad_x), grad_y, map.weight);
+}
 
 [[nodiscard]] inline Tensor lora_backward(const Linear& map, const Tensor& grad_y, const Tensor& x, Tensor grad_x,
                                           const DropoutDraw& draw) {
@@ -119,22 +136,22 @@ inline void add_product_gradient(const Tensor& weight, const Tensor& left, const
   const bool masked = draw.drops(lora);
   Tensor grad_input;  // of D(x)
   if (lora.magnitude.defined()) {
-    const Tensor norm = adapted_norm(map.weight, lora), ratio = lora.magnitude.div(norm);
+    const Tensor norm = adapted_norm(map, lora), ratio = lora.magnitude.div(norm);
     if (Tensor gradient = gradient_buffer(lora.magnitude); gradient.defined()) {
-      Tensor seen = tensor::mm(input.to(x.scalar_type()), map.weight.t()).to(type);
+      Tensor seen = product(input.to(x.scalar_type()), map).to(type);
       seen = tensor::addmm(seen, rank, lora.b.t(), 1.0, lora.scale);
       gradient.add_(seen.mul_(grad).sum(0).div_(norm));
     }
     const Tensor scaled = grad.mul(ratio);
     if (masked) {
-      grad_x = add_input_gradient(grad_x, grad_y, map.weight);
-      grad_input = tensor::mm(scaled.sub(grad).to(x.scalar_type()), map.weight).to(type);
+      grad_x = add_input_gradient(grad_x, grad_y, map);
+      grad_input = add_input_gradient({}, scaled.sub(grad).to(x.scalar_type()), map).to(type);
     } else {
-      grad_x = add_input_gradient(grad_x, scaled.to(x.scalar_type()), map.weight);
+      grad_x = add_input_gradient(grad_x, scaled.to(x.scalar_type()), map);
     }
     grad = scaled;
   } else {
-    grad_x = add_input_gradient(grad_x, grad_y, map.weight);
+    grad_x = add_input_gradient(grad_x, grad_y, map);
   }
   add_product_gradient(lora.b, grad, rank, lora.scale);
   const Tensor grad_rank = tensor::mm(grad, lora.b).mul_(lora.scale);
@@ -152,7 +169,7 @@ inline void add_product_gradient(const Tensor& weight, const Tensor& left, const
                                             Tensor grad_x = {}, const DropoutDraw& draw = {}) {
   detail::add_product_gradient(map.weight, grad_y, x);
   if (Tensor gradient = gradient_buffer(map.bias); gradient.defined()) gradient.add_(grad_y.sum(0));
-  if (!map.lora.defined()) return detail::add_input_gradient(std::move(grad_x), grad_y, map.weight);
+  if (!map.lora.defined()) return detail::add_input_gradient(std::move(grad_x), grad_y, map);
   return detail::lora_backward(map, grad_y, x, std::move(grad_x), draw);
 }
 

@@ -11,8 +11,13 @@
 // the same tensor, another one is used, and the model is not tied then. One that they have alone is both. So does
 // transformers (tie_weights).
 //
-// Errors: [rlalgo.model.19] a tensor is missing; [.20] a tensor nobody expects; [.21] a tensor of a wrong shape; and
-// those of hf_config.hpp and checkpoint_files.hpp.
+// With LoadOptions::quantisation the linear maps of the layers are kept in 4 or 8 bits (quantised_weight.hpp): each is converted to the
+// compute dtype, quantised and let go before the next. As in transformers 5 routers and, unless Quantisation::experts, the experts that they choose among stay whole, and
+// embeddings, norms and biases; so does the output embedding here, whatever the patterns say. A checkpoint that bitsandbytes quantised is read
+// as it is (quantised_files.hpp).
+//
+// Errors: [rlalgo.model.19] a tensor is missing; [.20] a tensor nobody expects; [.21] a tensor of a wrong shape; [.47] (usage)
+// Quantisation::skip names nothing; and those of hf_config.hpp and checkpoint_files.hpp.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +25,7 @@
 #include <map>
 #include <memory>
 #include <numbers>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +34,7 @@
 #include <rlalgo/model/decoder.hpp>
 #include <rlalgo/model/detail/dispatch.hpp>
 #include <rlalgo/model/hf_config.hpp>
+#include <rlalgo/model/quantised_weight.hpp>
 #include <rlalgo/model/weight_names.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
@@ -76,7 +83,11 @@ struct LoadOptions {
   WeightMemory memory = WeightMemory::resident;  // on the CPU
   // Where the weights lie and are computed with (tensor/device.hpp chooses one by name).
   at::Device device = at::Device(at::kCPU);
+  std::optional<Quantisation> quantisation = {};  // of weights that the files have whole
 };
+
+// Whether a map of a layer with this spec, at this path, is quantised.
+[[nodiscard]] bool quantises(const Quantisation& how, const std::string& path, const LayerSpec& spec, bool routed);
 
 [[nodiscard]] std::unique_ptr<Decoder> load_decoder(const std::filesystem::path& directory, const LoadOptions& options);
 

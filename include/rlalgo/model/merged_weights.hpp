@@ -3,10 +3,12 @@
 //   W + s·B A;   with DoRA each row times magnitude / ‖W + s·B A‖
 //
 // Names are those of the base model's files. Each is made when it is asked for: computed in the adapter's dtype and given in
-// that of the base; modules that the adapter replaces (modules_to_save, embeddings of its own) are given as they are, not copied. The decoder must
+// that of the base, a quantised one as it is computed with; modules that the adapter replaces (modules_to_save, embeddings of its own) are given as they are, not copied. The decoder must
 // outlive the list.
 #pragma once
 
+#include <map>
+#include <memory>
 #include <string>
 
 #include <c10/core/GradMode.h>
@@ -23,6 +25,13 @@ namespace rlalgo::model {
 
 namespace detail {
 
+using Bits = std::shared_ptr<const QuantisedWeight>;
+
+// The numbers of a weight, quantised or not.
+[[nodiscard]] inline Tensor numbers_of(const std::shared_ptr<LayerGate>& gate, const Tensor& weight, const Bits& bits) {
+  return bits ? bits->dense(weight.scalar_type()) : whole(gate, weight);
+}
+
 // The maps of every expert of a layer that `lora`, at `path`, is an adapter of.
 inline void add_merged_experts(const Decoder& decoder, const std::string& path, const Lora& lora, std::size_t layer,
                                PendingTensors& out) {
@@ -33,15 +42,17 @@ inline void add_merged_experts(const Decoder& decoder, const std::string& path, 
     const Linear* const linears[] = {&experts[i].gate_proj, &experts[i].up_proj, &experts[i].down_proj};
     std::size_t which = 0;
     for (const ExpertMap& map : expert_maps(e, decoder.config().hidden_size)) {
-      const Tensor weight = linears[which++]->weight;
+      const Tensor weight = linears[which]->weight;
+      const Bits bits = linears[which++]->quantised;
       if (!path.ends_with("." + std::string(map.joined))) continue;
       out.push_back({prefix + std::to_string(i) + "." + std::string(map.name) + ".weight", weight.scalar_type(),
-                     weight.sizes().vec(), [gate = decoder.gate(), lora, weight, i, count = e.count, rows = map.rows] {
+                     weight.sizes().vec(),
+                     [gate = decoder.gate(), lora, weight, bits, i, count = e.count, rows = map.rows] {
                        const c10::NoGradGuard no_grad;
                        Lora there = lora;
                        for (Tensor* one : {&there.a, &there.b}) *one = whole(gate, *one).detach();
                        there = expert_lora(there, static_cast<std::int64_t>(i), count, rows);
-                       const Tensor base = whole(gate, weight);
+                       const Tensor base = numbers_of(gate, weight, bits);
                        return tensor::addmm(base.to(there.a.scalar_type()), there.b, there.a, 1.0, there.scale)
                            .to(base.scalar_type());
                      }});
@@ -58,14 +69,20 @@ inline void add_merged_experts(const Decoder& decoder, const std::string& path, 
     if (name.find(".lora_") == std::string::npos && !name.ends_with(".base_layer.weight"))
       out.push_back(pending(decoder, name, value));
   });
+  std::map<std::string, detail::Bits> maps;
+  visit_maps(decoder.config(), decoder.weights(), [&](const std::string& path, const Linear& map, auto, bool) {
+    if (map.quantised) maps[path] = map.quantised;
+  });
   visit_loras(
       decoder.config(), decoder.weights(),
       [&](const std::string& path, const Lora& lora, const Tensor& weight) {
         if (!lora.defined()) return;
+        const auto found = maps.find(path);
+        const detail::Bits bits = found == maps.end() ? nullptr : found->second;
         out.push_back(
-            {path + ".weight", weight.scalar_type(), weight.sizes().vec(), [gate = decoder.gate(), lora, weight] {
+            {path + ".weight", weight.scalar_type(), weight.sizes().vec(), [gate = decoder.gate(), lora, weight, bits] {
                const c10::NoGradGuard no_grad;
-               const Tensor base = whole(gate, weight);
+               const Tensor base = detail::numbers_of(gate, weight, bits);
                Lora there = lora;
                for (Tensor* one : {&there.a, &there.b, &there.magnitude})
                  if (one->defined()) *one = whole(gate, *one);

@@ -196,6 +196,22 @@ void visit_weights(const DecoderConfig& c, Weights& weights, Visit&& visit) {
   }
 }
 
+// Calls visit(path, map, layer, routed) for every linear map of the layers; `routed`: the map carries no adapter.
+template <class Weights, class Visit>
+void visit_maps(const DecoderConfig& c, Weights& weights, Visit&& visit) {
+  for (std::size_t i = 0; i < weights.layers.size(); ++i) {
+    auto& layer = weights.layers[i];
+    const std::string prefix = layer_prefix(i);
+    const auto map = [&](bool routed) {
+      return [&, routed](std::string_view path, auto member, std::int64_t, std::int64_t, bool) {
+        visit(prefix + std::string(path), member(layer), static_cast<std::int64_t>(i), routed);
+      };
+    };
+    visit_parts(
+        c, c.spec(static_cast<std::int64_t>(i)), [](auto&&...) {}, map(false), map(true));
+  }
+}
+
 // Calls visit(path, lora, weight) for every linear map that can carry an adapter, in the order of the file, lm_head
 // last (tied or not); and, for the maps of all experts of a layer, `joined`(path, lora, layer), whose path is that of the parameter in
 // transformers: P mlp.experts.gate_up_proj, P mlp.experts.down_proj.

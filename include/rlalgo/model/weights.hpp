@@ -1,14 +1,17 @@
 // The tensors of a decoder, as plain structs. The trainer updates them in place and the engine reads the same memory.
 //
-// Linear weights are [out, in], as on disk. Undefined tensors = the architecture has none.
+// Linear weights are [out, in], as on disk. Undefined tensors = the architecture has none. A map whose weight is quantised has a tensor
+// without memory in its place (quantised_weight.hpp: stand_in).
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include <c10/util/BFloat16.h>
 
 #include <rlalgo/model/decoder_config.hpp>
+#include <rlalgo/model/quantised_weight.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::model {
@@ -32,6 +35,7 @@ struct Linear {
   Tensor weight;  // [out, in]
   Tensor bias;    // [out] or undefined
   Lora lora = {};
+  std::shared_ptr<const QuantisedWeight> quantised = {};  // holds the weight, in 4 or 8 bits; null: `weight` does
 };
 
 // The maps of a gated MLP.

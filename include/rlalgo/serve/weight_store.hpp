@@ -70,7 +70,9 @@ class WeightStore {
   void name_version(std::string name);
   static constexpr std::size_t most_names = 4096;
 
+  // Of a weight in 4 or 8 bits the tensor is without numbers (model::stand_in); numbers_of() has them.
   [[nodiscard]] std::vector<std::pair<std::string, tensor::Tensor>> named_tensors() const;
+  [[nodiscard]] tensor::Tensor numbers_of(const std::string& name, const tensor::Tensor& value) const;
 
  private:
   using Weights = std::shared_ptr<const model::DecoderWeights>;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <rlalgo/config/detail/read_quantisation.hpp>
 #include <rlalgo/config/detail/read_rows.hpp>
 #include <rlalgo/config/run_config.hpp>
 
@@ -43,21 +44,6 @@ inline void read_lora(Reader& reader, model::LoraConfig& lora) {
   apply_lacking(reader, lacking_adapter_keys());
 }
 
-// What asks for a base in 4 or 8 bits: with an adapter the frozen base is loaded whole instead (detail/whole_base.hpp); without one
-// nothing could be trained, and lacking_keys() refuses.
-inline void read_quantized_base(Reader& reader, RunConfig& config) {
-  const Node* const adapter = reader.section().find("adapter");
-  if (adapter == nullptr || (adapter->text != "lora" && adapter->text != "qlora")) return;
-  for (const char* key : {"load_in_8bit", "load_in_4bit"}) {
-    bool on = false;
-    if (reader.read(key, on) && on) config.wants_smaller_base = key;
-  }
-  if (adapter->text == "qlora" && config.wants_smaller_base.empty()) config.wants_smaller_base = "adapter";
-  if (config.wants_smaller_base.empty()) return;
-  for (const char* key : {"bnb_config_kwargs", "model_quantization_config", "model_quantization_config_kwargs"})
-    apply_idle(reader, key, "the base is loaded whole");
-}
-
 // What an adapter cannot do without, and what excludes it.
 inline void judge_adapter(Reader& reader, const RunConfig& config, const std::string& where) {
   for (const char* key : {"lora_r", "lora_alpha"})
@@ -80,7 +66,7 @@ inline void read_adapter(Reader& reader, RunConfig& config) {
   const Node* node = reader.take("adapter");
   const bool known = node != nullptr && (node->text == "lora" || node->text == "qlora");
   if (known) {
-    read_quantized_base(reader, config);
+    read_quantised_base(reader, config.bnb, *node);
     read_lora(reader, config.lora.emplace());
     if (config.trl.disable_dropout && config.lora_model_dir)
       reader.refuse_own(10, {.what = "this build has no trl.disable_dropout with lora_model_dir",
@@ -98,6 +84,9 @@ inline void read_adapter(Reader& reader, RunConfig& config) {
                        .found = *config.lora_model_dir,
                        .where = reader.section().find("lora_model_dir")->place.text(),
                        .remedy = "set adapter: lora"});
+  QuantisedBase whole;
+  say_idle(reader, quantisation_keys(whole));
+  apply_idle(reader, "bnb_config_kwargs", "the base is whole: load_in_4bit and load_in_8bit quantise it");
   model::LoraConfig unused;
   const Keys rows = adapter_keys(unused, false);
   say_idle(reader, rows);

@@ -130,6 +130,9 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
 
   model.card = model_card(config, settings.trainer.loop.max_steps);
   model.decoder = load_decoder(config, places);
+  if (task == nullptr)
+    if (const std::string text = judge_bits(config, *model.decoder); !text.empty() && messages.note)
+      messages.note(text);
   settings.trainer.router_aux_loss_coef = router_aux_loss_coef(config, model.decoder->config());
   if (settings.trainer.router_aux_loss_coef != 0.0) settings.trainer.skip_zero_advantages = false;
   const auto world = world_of(config);

@@ -50,6 +50,9 @@ run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMe
 
   model.card = model_card(config, settings.trainer.loop.max_steps);
   model.decoder = load_decoder(config, places);
+  if (task == nullptr)
+    if (const std::string text = judge_bits(config, *model.decoder); !text.empty() && messages.note)
+      messages.note(text);
   settings.trainer.router_aux_loss_coef = router_aux_loss_coef(config, model.decoder->config());
   const auto sharding = Sharding::convene(config, world, model.decoder->device());
   if (sharding != nullptr) {

@@ -59,6 +59,9 @@ run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessa
 
   model.card = model_card(config, settings.run.trainer.loop.max_steps);
   model.decoder = load_decoder(config, places);
+  if (task == nullptr)
+    if (const std::string text = judge_bits(config, *model.decoder); !text.empty() && messages.note)
+      messages.note(text);
   settings.run.trainer.router_aux_loss_coef = router_aux_loss_coef(config, model.decoder->config());
   if (config.trl.router_replay != "disabled") refuse_router_replay(config, "blocks of documents are drawn");
   const auto world = world_of(config);

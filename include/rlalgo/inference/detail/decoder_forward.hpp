@@ -23,6 +23,7 @@
 #include <rlalgo/inference/detail/packed_weights.hpp>
 #include <rlalgo/inference/detail/page_places.hpp>
 #include <rlalgo/inference/detail/phases.hpp>
+#include <rlalgo/inference/detail/quantised_rows.hpp>
 #include <rlalgo/inference/detail/rotary_table.hpp>
 #include <rlalgo/inference/forward.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
@@ -199,7 +200,7 @@ class DecoderForward final : public Forward {
                           .x_bf16 = rounds_ ? x.rounded(rows.first) : nullptr,
                           .x_version = version_};
     const auto linear = w.packed != nullptr ? packed_linear_ : w.bf16 ? kernels_.linear_bf16 : kernels_.linear_f32;
-    linear(args);
+    w.quantised != nullptr ? multiply_quantised(*w.quantised, w.first_row, w.bf16, args, linear) : linear(args);
     if (w.rank > 0) add_low_rank(kernels_, rank_, w, rows, begin, end, y, ldy);
     if (w.bias == nullptr) return;
     for (std::int64_t i = 0; i < rows.count; ++i)

@@ -31,6 +31,9 @@ struct Matrix {
   const void* data = nullptr;  // [rows, columns] row-major
   bool bf16 = false;
   const std::byte* packed = nullptr;  // the same as PackedWeights has made it, or null
+  const model::QuantisedWeight* quantised =
+      nullptr;                 // holds the numbers in 4 or 8 bits; `data` is null then, `bf16` what they are read as
+  std::int64_t first_row = 0;  // of it
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   const float* bias = nullptr;  // [rows] or null
@@ -151,6 +154,7 @@ class DecoderViewer {
   static Matrix matrix(DecoderView& view, const model::Linear& linear, const std::string& name, std::int64_t rows,
                        std::int64_t columns) {
     const tensor::Tensor& w = linear.weight;
+    if (linear.quantised) return quantised_matrix(view, linear, name, rows, columns);
     if (!readable(w) || w.dim() != 2 || w.size(0) != rows || w.size(1) != columns)
       reject(name, describe(w), "[" + std::to_string(rows) + ", " + std::to_string(columns) + "]");
     Matrix out{.data = w.const_data_ptr(),
@@ -163,11 +167,31 @@ class DecoderViewer {
     return out;
   }
 
+  static Matrix quantised_matrix(DecoderView& view, const model::Linear& linear, const std::string& name,
+                                 std::int64_t rows, std::int64_t columns) {
+    const model::QuantisedWeight& w = *linear.quantised;
+    if (!w.codes().device().is_cpu() || w.rows() != rows || w.columns() != columns)
+      reject(name,
+             "[" + std::to_string(w.rows()) + ", " + std::to_string(w.columns()) + "] in " +
+                 std::string(model::name_of(w.code())),
+             "[" + std::to_string(rows) + ", " + std::to_string(columns) + "] in the host's memory");
+    Matrix out{.bf16 = w.compute() == at::kBFloat16,
+               .quantised = &w,
+               .rows = rows,
+               .columns = columns,
+               .bias = linear.bias.defined() ? vector(view, linear.bias, name + ".bias", rows) : nullptr};
+    if (linear.lora.defined()) add_adapter(view, linear, name, out);
+    view.bf16 = view.bf16 || out.bf16;
+    return out;
+  }
+
   // Rows [first, first + count) of a fused map, which read the same A x.
   static Matrix rows_of(const Matrix& map, std::int64_t first, std::int64_t count) {
     Matrix out = map;
     out.rows = count;
-    out.data = static_cast<const std::byte*>(map.data) + first * map.columns * (map.bf16 ? 2 : 4);
+    out.first_row = first;
+    if (map.data != nullptr)
+      out.data = static_cast<const std::byte*>(map.data) + first * map.columns * (map.bf16 ? 2 : 4);
     if (map.bias != nullptr) out.bias = map.bias + first;
     if (map.lora_b != nullptr) out.lora_b = map.lora_b + first * map.rank;
     if (map.row_scale != nullptr) out.row_scale = map.row_scale + first;
@@ -186,7 +210,7 @@ class DecoderViewer {
     out.lora_b = readable_part(lora.b, ".lora_B", out.rows, out.rank);
     out.scale = static_cast<float>(lora.scale);
     if (!lora.magnitude.defined()) return;
-    const tensor::Tensor ratio = lora.magnitude.detach().div(model::adapted_norm(linear.weight, lora).detach());
+    const tensor::Tensor ratio = lora.magnitude.detach().div(model::adapted_norm(linear, lora).detach());
     const float* from = ratio.const_data_ptr<float>();
     out.row_scale = view.widened.emplace_back(from, from + out.rows).data();
   }

@@ -19,6 +19,7 @@
 #include <rlalgo/model/decoder_pass.hpp>
 #include <rlalgo/model/hf_config.hpp>
 #include <rlalgo/model/layer_gate.hpp>
+#include <rlalgo/model/lent_weights.hpp>
 #include <rlalgo/model/lora_config.hpp>
 #include <rlalgo/model/operations.hpp>
 #include <rlalgo/model/operations_for.hpp>
@@ -52,7 +53,7 @@ RLALGO_INLINE double Decoder::product_flops(std::int64_t tokens) const {
 RLALGO_INLINE void Decoder::share_context(ContextSharing sharing) {
   if (sharing.shares() && config().carried() > 0)
     core::raise_usage(
-        "model", 48,
+        "model", 50,
         {.what = "ranks cannot share the tokens of a row in a model whose layers carry a state from token to token",
          .found = config().model_type + ", with linear attention",
          .remedy = "set context_parallel_size: 1"});
@@ -240,8 +241,9 @@ RLALGO_INLINE std::vector<std::pair<std::string, Tensor>> Decoder::named_tensors
 }
 
 RLALGO_INLINE void Decoder::set_trained(bool trained) {
-  visit_weights(config(), weights_,
-                [&](const std::string&, Tensor& value, const auto&, WeightRole) { value.requires_grad_(trained); });
+  visit_weights(config(), weights_, [&](const std::string&, Tensor& value, const auto&, WeightRole) {
+    if (!is_stand_in(value)) value.requires_grad_(trained);
+  });
 }
 
 RLALGO_INLINE void Decoder::train_only(const std::vector<std::string>& patterns) {
@@ -253,6 +255,7 @@ RLALGO_INLINE void Decoder::train_only(const std::vector<std::string>& patterns)
     bool found = false;
     visit_weights(config(), weights_, [&](const std::string& name, Tensor& value, const auto&, WeightRole) {
       if (!pattern.matches(name)) return;
+      if (is_stand_in(value)) refuse_quantised(name);
       value.requires_grad_(true);
       found = true;
     });
@@ -267,8 +270,9 @@ RLALGO_INLINE void Decoder::train_only(const std::vector<std::string>& patterns)
 RLALGO_INLINE std::unique_ptr<Decoder> Decoder::frozen_copy() const {
   const c10::NoGradGuard no_grad;
   DecoderWeights copy = weights_;
-  visit_weights(config(), copy,
-                [](const std::string&, Tensor& value, const auto&, WeightRole) { value = value.detach().clone(); });
+  visit_weights(config(), copy, [](const std::string&, Tensor& value, const auto&, WeightRole) {
+    if (!is_stand_in(value)) value = value.detach().clone();
+  });
   if (config().tied_embeddings) copy.lm_head = copy.embedding;
   std::unique_ptr<Decoder> out = beside(std::move(copy));
   out->set_gate(nullptr);

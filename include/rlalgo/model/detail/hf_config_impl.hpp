@@ -64,6 +64,29 @@ inline Json text_config_of(Json json) {
   return out;
 }
 
+// What products of weights that bitsandbytes quantised are computed in. transformers takes a
+// section without a method for bitsandbytes' where it has load_in_4bit or load_in_8bit. float16 is computed in float32.
+RLALGO_INLINE c10::ScalarType quantised_compute(const Json& section, const std::string& where) {
+  const auto text = [&](const char* key) {
+    const Json value = section.is_object() ? section.value(key, Json()) : Json();
+    return value.is_string() ? value.get<std::string>() : std::string();
+  };
+  const auto on = [&](const char* key) { return section.is_object() && section.value(key, Json()) == Json(true); };
+  std::string method = text("quant_method");
+  if (method.empty() && (on("load_in_4bit") || on("load_in_8bit"))) method = "bitsandbytes";
+  if (method != "bitsandbytes")
+    core::raise(
+        "model", 11,
+        {.what = "the checkpoint is quantised by a method that is not read here",
+         .found = "quant_method " + (method.empty() ? section.dump() : method),
+         .expected = "quant_method bitsandbytes, gpt-oss in mxfp4, or weights in bf16, f16 or f32",
+         .where = where + ", quantization_config",
+         .remedy =
+             "take the model's unquantised checkpoint; load_in_4bit and load_in_8bit quantise it when it is loaded"});
+  if (on("load_in_8bit")) return c10::ScalarType::Undefined;  // that of the model
+  return text("bnb_4bit_compute_dtype") == "bfloat16" ? c10::ScalarType::BFloat16 : c10::ScalarType::Float;
+}
+
 }  // namespace detail
 
 RLALGO_INLINE HfConfig parse_hf_config(Json json, const std::string& where) {
@@ -107,14 +130,10 @@ RLALGO_INLINE HfConfig parse_hf_config(Json json, const std::string& where) {
   const Json* quantized = fields.find("quantization_config");
   const bool mxfp4 =
       quantized != nullptr && quantized->is_object() && quantized->value("quant_method", Json()) == "mxfp4";
-  if (mxfp4 && c.specs.front().experts.joined_files) {
-    quantized = nullptr;  // what is read of its files is no longer quantized (joined_experts.hpp)
-    json.erase("quantization_config");
-  }
-  if (quantized != nullptr) {
-    fields.unsupported("quantization_config", *quantized,
-                       "an unquantized checkpoint in bf16 or f32, or gpt-oss in MXFP4");
-  }
+  if (mxfp4 && c.specs.front().experts.joined_files)
+    json.erase("quantization_config");  // what is read of its files is no longer quantized (joined_experts.hpp)
+  else if (quantized != nullptr)
+    out.quantised_compute = detail::quantised_compute(*quantized, where);
   out.eos_token_ids = fields.integers("eos_token_id");
   out.bos_token_id = fields.integer("bos_token_id");
   out.pad_token_id = fields.integer("pad_token_id");

@@ -22,8 +22,11 @@
 #include <rlalgo/model/checkpoint_files.hpp>
 #include <rlalgo/model/decoder.hpp>
 #include <rlalgo/model/detail/dispatch.hpp>
+#include <rlalgo/model/detail/module_pattern.hpp>
 #include <rlalgo/model/hf_config.hpp>
 #include <rlalgo/model/load.hpp>
+#include <rlalgo/model/lora.hpp>
+#include <rlalgo/model/quantised_files.hpp>
 #include <rlalgo/model/weight_names.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/large_pages.hpp>
@@ -97,6 +100,32 @@ RLALGO_INLINE std::map<std::string, std::int64_t> unread_tensors(const std::file
   return out;
 }
 
+namespace detail {
+
+// As transformers reads llm_int8_skip_modules.
+inline bool skips(const std::string& pattern, const std::string& path) {
+  return path.ends_with(pattern) || ModulePattern("(?:" + pattern + ")(?:(?<=\\.)|(?=\\.|$))", false).matches(path);
+}
+
+inline void require_names(const Quantisation& how, const DecoderConfig& config, const DecoderWeights& weights) {
+  const std::vector<std::string> paths = decoder_modules(config, weights).all;
+  for (const std::string& pattern : how.skip)
+    if (std::none_of(paths.begin(), paths.end(), [&](const std::string& path) { return skips(pattern, path); }))
+      core::raise_usage(
+          "model", 47,
+          {.what = "a name of modules that are not to be quantised is nobody's",
+           .found = pattern,
+           .expected = "the end of a path like model.layers.0.mlp.up_proj, or its beginning up to a dot"});
+}
+
+}  // namespace detail
+
+RLALGO_INLINE bool quantises(const Quantisation& how, const std::string& path, const LayerSpec& spec, bool routed) {
+  if (routed && spec.experts.count > 0 && !(how.experts && path.find(".experts.") != std::string::npos)) return false;
+  return std::none_of(how.skip.begin(), how.skip.end(),
+                      [&](const std::string& pattern) { return detail::skips(pattern, path); });
+}
+
 RLALGO_INLINE std::unique_ptr<Decoder> load_decoder(const std::filesystem::path& directory,
                                                     const LoadOptions& options) {
   const at::ScalarType dtype = options.dtype;
@@ -107,12 +136,15 @@ RLALGO_INLINE std::unique_ptr<Decoder> load_decoder(const std::filesystem::path&
   weights.layers.resize(static_cast<std::size_t>(hf.decoder.layers));
   std::vector<std::string> missing;
   std::set<std::string> expected;
+  const QuantisedFiles quantised(files);
   const auto source = [&](const std::string& name) { return detail::stored_name(files, hf.decoder, name); };
   const auto check = [&](const std::string& name, const Tensor&, const std::vector<std::int64_t>& shape, WeightRole) {
     expected.insert(name);
     const auto place = files.places().find(source(name));
     if (place == files.places().end()) {
       missing.push_back(name);
+    } else if (quantised.contains(source(name))) {
+      expected.merge(quantised.parts(source(name)));
     } else if (place->second.entry->shape != shape) {
       core::raise("model", 21,
                   {.what = "a tensor has a wrong shape",
@@ -141,24 +173,45 @@ RLALGO_INLINE std::unique_ptr<Decoder> load_decoder(const std::filesystem::path&
                  .where = directory.string(),
                  .remedy = "config.json and the weights do not belong together"});
   }
+  if (options.quantisation) detail::require_names(*options.quantisation, hf.decoder, weights);
+  // Maps whose weights stay in 4 or 8 bits.
+  std::map<std::string, Linear*> maps;
+  visit_maps(hf.decoder, weights, [&](const std::string& path, Linear& map, std::int64_t layer, bool routed) {
+    const std::string name = path + ".weight";
+    if (quantised.contains(name) || (options.quantisation && quantised.empty() &&
+                                     quantises(*options.quantisation, path, hf.decoder.spec(layer), routed)))
+      maps[name] = &map;
+  });
   std::size_t bytes = 0;
   visit_weights(hf.decoder, weights,
-                [&](const std::string&, const Tensor&, const std::vector<std::int64_t>& shape, WeightRole) {
-                  bytes += tensor::LargePages::bytes_of(shape, dtype);
+                [&](const std::string& name, const Tensor&, const std::vector<std::int64_t>& shape, WeightRole) {
+                  if (!maps.contains(name)) bytes += tensor::LargePages::bytes_of(shape, dtype);
                 });
   std::optional<tensor::LargePages> pages;
   if (options.device.is_cpu() && options.memory == WeightMemory::resident) pages.emplace(bytes);
   std::map<std::string, at::ScalarType> stored;
+  const at::ScalarType asked = hf.quantised_compute.value_or(at::ScalarType::Undefined),
+                       compute = asked == at::ScalarType::Undefined ? dtype : asked;
   const auto load = [&](const std::string& name, Tensor& value, const std::vector<std::int64_t>& shape, WeightRole) {
     core::stop_if_interrupted();
-    if (pages) {
+    stored[name] = files.places().at(source(name)).entry->dtype;
+    if (const auto map = maps.find(name); map != maps.end()) {
+      const QuantisedWeight weight = quantised.contains(name)
+                                         ? quantised.read(name, shape, compute)
+                                         : quantise(files.convert(name, dtype), *options.quantisation, name);
+      map->second->quantised = std::make_shared<const QuantisedWeight>(weight.to(options.device));
+      value = stand_in(shape, at::TensorOptions().dtype(dtype).device(options.device));
+      return;
+    }
+    if (quantised.contains(source(name))) {
+      value = quantised.read(source(name), shape, dtype).dense(dtype).to(options.device);
+    } else if (pages) {
       value = pages->take(shape, dtype);
       files.fill(source(name), value);
     } else {
       value = files.convert(source(name), dtype).to(options.device);
     }
     value.requires_grad_(true);
-    stored[name] = files.places().at(source(name)).entry->dtype;
   };
   visit_weights(hf.decoder, weights, load);
   hf.stored = std::move(stored);

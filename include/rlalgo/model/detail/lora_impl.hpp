@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <numbers>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include <rlalgo/core/philox.hpp>
 #include <rlalgo/model/decoder.hpp>
 #include <rlalgo/model/detail/expert_maps.hpp>
+#include <rlalgo/model/lent_weights.hpp>
 #include <rlalgo/model/lora.hpp>
 #include <rlalgo/model/lora_config.hpp>
 #include <rlalgo/model/weight_names.hpp>
@@ -108,7 +110,13 @@ RLALGO_INLINE void attach_lora(Decoder& decoder, const LoraConfig& given, std::u
   DecoderConfig untied = decoder.config();
   untied.tied_embeddings = false;
   visit_weights(untied, weights, [&](const std::string& name, Tensor& value, const auto&, WeightRole) {
-    if (is_saved_module(config, name.substr(0, name.rfind('.')))) value = value.detach().clone().requires_grad_(true);
+    if (!is_saved_module(config, name.substr(0, name.rfind('.')))) return;
+    if (is_stand_in(value)) refuse_quantised(name + " (of lora_modules_to_save)");
+    value = value.detach().clone().requires_grad_(true);
+  });
+  std::map<std::string, const Linear*> maps;
+  visit_maps(decoder.config(), decoder.weights(), [&](const std::string& path, const Linear& map, auto, bool) {
+    if (map.quantised) maps[path] = &map;
   });
   const at::ScalarType type = decoder.dtype() == at::kDouble ? at::kDouble : at::kFloat;
   std::uint32_t index = 0;
@@ -123,10 +131,16 @@ RLALGO_INLINE void attach_lora(Decoder& decoder, const LoraConfig& given, std::u
     lora.scale = shape.scale;
     lora.dropout = config.dropout;
     lora.index = number;
+    const auto quantised = maps.find(path);
+    if (quantised != maps.end() && config.init == LoraInit::pissa)
+      raise_lora_setting("init", "pissa",
+                         "another initialisation over weights in 4 or 8 bits, of which nothing can be taken out");
     initialise_lora(config.init, {seed, number}, shape.r, lora, weight);
     lora.a = lora.a.to(weight.device(), type).requires_grad_(true);
     lora.b = lora.b.to(weight.device(), type).requires_grad_(true);
-    if (config.use_dora) lora.magnitude = adapted_norm(weight, lora).requires_grad_(true);
+    if (!config.use_dora) return;
+    lora.magnitude = quantised != maps.end() ? adapted_norm(*quantised->second, lora) : adapted_norm(weight, lora);
+    lora.magnitude.requires_grad_(true);
   };
   std::uint32_t joined = 1U << 20U;  // numbers of their own: those of other maps do not depend on them
   visit_loras(decoder.config(), weights, on_map, [&](const std::string& path, Lora& lora, std::size_t layer) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -27,7 +28,10 @@
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/model/lora_config.hpp>
 #include <rlalgo/model/merge_adapter.hpp>
+#include <rlalgo/model/quantised_files.hpp>
+#include <rlalgo/model/quantised_weight.hpp>
 #include <rlalgo/model/safetensors.hpp>
+#include <rlalgo/model/weight_names.hpp>
 #include <rlalgo/run/final_files.hpp>
 #include <rlalgo/run/model_card.hpp>
 #include <rlalgo/tensor/functions.hpp>
@@ -56,9 +60,28 @@ RLALGO_INLINE bool is_tokenizer_file(const std::string& name) {
   return names.contains(name);
 }
 
-RLALGO_INLINE AdapterMerger::AdapterMerger(const std::filesystem::path& base, const std::filesystem::path& adapter)
-    : base_(base), hf_(read_hf_config(base)), config_(read_adapter_config(adapter)), files_(base), adapter_(adapter) {
+RLALGO_INLINE AdapterMerger::AdapterMerger(const std::filesystem::path& base, const std::filesystem::path& adapter,
+                                           MergeOptions options)
+    : base_(base),
+      hf_(read_hf_config(base)),
+      config_(read_adapter_config(adapter)),
+      files_(base),
+      quantised_(files_),
+      options_(std::move(options)),
+      adapter_(adapter) {
   untie_by_files(hf_, files_, at::kFloat);
+  DecoderWeights outline;
+  outline.layers.resize(static_cast<std::size_t>(hf_.decoder.layers));
+  visit_maps(hf_.decoder, outline, [&](const std::string& path, const Linear&, std::int64_t layer, bool routed) {
+    if (options_.quantisation && quantised_.empty() &&
+        quantises(*options_.quantisation, path, hf_.decoder.spec(layer), routed))
+      to_quantise_.insert(path + ".weight");
+  });
+  visit_weights(hf_.decoder, outline,
+                [&](const std::string& name, const Tensor&, const std::vector<std::int64_t>& shape, WeightRole) {
+                  if (is_in_bits(name)) shapes_[name] = shape;
+                });
+  report_.quantised = static_cast<std::int64_t>(shapes_.size());
   const c10::NoGradGuard no_grad;
   if (files_.contains(stored_name(files_, hf_.decoder, "model.embed_tokens.weight")))
     own_ = new_embeddings(adapter_, config_, embeddings_of_base(), hf_.decoder.tied_embeddings);
@@ -73,7 +96,27 @@ RLALGO_INLINE AdapterEmbeddings AdapterMerger::embeddings_of_base() const {
 RLALGO_INLINE Tensor AdapterMerger::base_tensor(const std::string& source) const {
   if (own_.input.defined() && source == "model.embed_tokens.weight") return own_.input;
   if (own_.output.defined() && source == "lm_head.weight") return own_.output;
+  if (const auto shape = shapes_.find(source); shape != shapes_.end())
+    return (quantised_.contains(source)
+                ? quantised_.read(source, shape->second, at::kFloat)
+                : quantise(files_.convert(source, options_.computed), *options_.quantisation, source))
+        .dense(options_.computed)
+        .to(at::kFloat);
   return files_.map(source);
+}
+
+RLALGO_INLINE Tensor AdapterMerger::written(const Tensor& exact, at::ScalarType dtype) {
+  const Tensor out = exact.to(dtype);
+  constexpr std::int64_t most = std::int64_t{1} << 20U;
+  const Tensor a = exact.reshape({-1}), b = out.reshape({-1});
+  for (std::int64_t at = 0; at < a.numel(); at += most) {
+    const std::int64_t n = std::min(most, a.numel() - at);
+    const Tensor apart = a.narrow(0, at, n).to(at::kDouble).sub_(b.narrow(0, at, n)).abs_();
+    report_.largest = std::max(report_.largest, apart.max().item<double>());
+    report_.sum += apart.sum().item<double>();
+    report_.rounded += n;
+  }
+  return out;
 }
 
 RLALGO_INLINE void AdapterMerger::write(const std::filesystem::path& target) {
@@ -81,8 +124,11 @@ RLALGO_INLINE void AdapterMerger::write(const std::filesystem::path& target) {
   find_expert_parts();
   // Shards in the order of their names; a tensor that the adapter adds goes into the last.
   std::map<std::string, PendingTensors> shards;
+  std::set<std::string> parts;  // of quantised weights
+  for (const auto& [name, shape] : shapes_)
+    if (quantised_.contains(name)) parts.merge(quantised_.parts(name));
   for (const auto& [name, place] : files_.places())
-    if (unread_part(name, hf_.decoder).empty() &&
+    if (!parts.contains(name) && unread_part(name, hf_.decoder).empty() &&
         !(untied() && name == "lm_head.weight" && hf_.decoder.tied_embeddings))
       shards[place.file->path().filename().string()].push_back(pending(name, name));
   if (untied())
@@ -115,6 +161,10 @@ RLALGO_INLINE void AdapterMerger::write(const std::filesystem::path& target) {
   Json json = hf_.json;
   if (untied()) json["tie_word_embeddings"] = false;
   if (own_.input.defined()) json["vocab_size"] = own_.input.size(0);
+  if (!quantised_.empty()) json.erase("quantization_config");
+  if (!quantised_.empty() || options_.dtype)
+    for (const char* key : {"torch_dtype", "dtype"})
+      if (json.contains(key)) json[key] = report_.dtype;
   core::write_file(target / "config.json", json.dump(2) + "\n");
 }
 
@@ -161,24 +211,29 @@ RLALGO_INLINE bool AdapterMerger::untied() const {
 RLALGO_INLINE PendingTensor AdapterMerger::pending(const std::string& name, const std::string& source) {
   const auto& entry = *files_.places().at(source).entry;
   const std::string path = name.substr(0, name.rfind('.'));
-  std::vector<std::int64_t> shape = entry.shape;
+  const auto in_bits = shapes_.find(source);
+  std::vector<std::int64_t> shape = in_bits != shapes_.end() ? in_bits->second : entry.shape;
   if (own_.input.defined() && (path == "model.embed_tokens" || path == "lm_head")) shape.at(0) = own_.input.size(0);
-  PendingTensor out{name, entry.dtype, shape,
-                    [this, source, dtype = entry.dtype] { return base_tensor(source).to(dtype); }};
+  const at::ScalarType stored = quantised_.empty() ? entry.dtype : at::kBFloat16,
+                       dtype = options_.dtype.value_or(stored);
+  const bool computed = in_bits != shapes_.end();
+  report_.dtype = dtype == at::kBFloat16 ? "bfloat16" : dtype == at::kHalf ? "float16" : "float32";
+  PendingTensor out{name, dtype, shape, [this, source, dtype, computed] {
+                      const Tensor base = base_tensor(source);
+                      return computed ? written(base, dtype) : base.to(dtype);
+                    }};
   if (is_saved_module(config_, path) && holds(key(name, ""))) {
     expect(key(name, ""), shape);
-    out.make = [this, name, dtype = entry.dtype] { return adapter_.map(key(name, "")).to(dtype); };
+    out.make = [this, name, dtype] { return adapter_.map(key(name, "")).to(dtype); };
   } else if (name == path + ".weight" && holds(key(path, ".lora_A.weight"))) {
     const LoraShape lora = lora_shape(config_, path);
     expect(key(path, ".lora_A.weight"), {lora.r, shape.at(1)});
     expect(key(path, ".lora_B.weight"), {shape.at(0), lora.r});
     if (config_.use_dora) expect(key(path, ".lora_magnitude_vector"), {shape.at(0)});
-    out.make = [this, source, path, lora, dtype = entry.dtype] {
-      return merged(base_tensor(source), path, lora).to(dtype);
-    };
+    out.make = [this, source, path, lora, dtype] { return written(merged(base_tensor(source), path, lora), dtype); };
   } else if (const auto delta = expert_parts_.find(name); delta != expert_parts_.end()) {
-    out.make = [this, source, delta = delta->second, dtype = entry.dtype] {
-      return merged_expert(base_tensor(source), delta).to(dtype);
+    out.make = [this, source, delta = delta->second, dtype] {
+      return written(merged_expert(base_tensor(source), delta), dtype);
     };
   }
   return out;
@@ -207,13 +262,13 @@ RLALGO_INLINE Tensor AdapterMerger::merged(const Tensor& weight, const std::stri
   if (config_.use_dora)
     out.mul_(
         adapter_.map(key(path, ".lora_magnitude_vector")).to(at::kFloat).div(adapted_norm(base, lora)).unsqueeze(1));
-  return out.to(weight.scalar_type());
+  return out;
 }
 
 }  // namespace detail
 
-RLALGO_INLINE void merge_adapter(const std::filesystem::path& base, const std::filesystem::path& adapter,
-                                 const std::filesystem::path& target) {
+RLALGO_INLINE MergeReport merge_adapter(const std::filesystem::path& base, const std::filesystem::path& adapter,
+                                        const std::filesystem::path& target, const MergeOptions& options) {
   std::error_code error;
   for (const auto& source : {base, adapter})
     if (std::filesystem::equivalent(source, target, error))
@@ -221,7 +276,7 @@ RLALGO_INLINE void merge_adapter(const std::filesystem::path& base, const std::f
                         {.what = "the merged model would overwrite what it is made of",
                          .found = target.string(),
                          .remedy = "name another directory"});
-  detail::AdapterMerger merger(base, adapter);
+  detail::AdapterMerger merger(base, adapter, options);
   (void)run::publish_files(target, [&](const std::filesystem::path& building) {
     const auto copy = [&](const std::filesystem::path& from) {
       std::filesystem::copy_file(from, building / from.filename(), error);
@@ -239,6 +294,7 @@ RLALGO_INLINE void merge_adapter(const std::filesystem::path& base, const std::f
                      run::to_text({.base_model = named.value_or(base.string()), .merged = true}));
     merger.write(building);
   });
+  return merger.report();
 }
 
 }  // namespace rlalgo::model

@@ -52,6 +52,12 @@ RLALGO_INLINE std::unique_ptr<SequenceClassifier> load_sequence_classifier(const
   json["architectures"] = Json::array({architecture});
   json["tie_word_embeddings"] = true;  // no head over the vocabulary is in the files
   HfConfig hf = parse_hf_config(std::move(json), where);
+  if (hf.quantised_compute)
+    core::raise("model", 11,
+                {.what = "a classifier with quantised weights is not read here",
+                 .found = "quant_method bitsandbytes",
+                 .where = (directory / "config.json").string() + ", quantization_config",
+                 .remedy = "take its unquantised checkpoint"});
   const CheckpointFiles files(directory);
   DecoderWeights weights;
   weights.layers.resize(static_cast<std::size_t>(hf.decoder.layers));

@@ -20,14 +20,16 @@
 #include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/optim/adamw_8bit.hpp>
-#include <rlalgo/optim/blockwise_8bit.hpp>
 #include <rlalgo/optim/detail/named_state.hpp>
+#include <rlalgo/tensor/blockwise_8bit.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 #include <rlalgo/tensor/threads.hpp>
 
 namespace rlalgo::optim {
 
 namespace detail {
+
+using tensor::DynamicCode;
 
 // What an update is the same for, for all elements of a tensor.
 struct AdamStep {
@@ -109,7 +111,7 @@ RLALGO_INLINE AdamW8bit::AdamW8bit(std::vector<model::Parameter> parameters, Ada
     : config_(config.adam),
       others_(detail::not_quantized(parameters, config), config.adam),
       pool_(std::make_unique<core::ThreadPool>(tensor::available_threads())) {
-  constexpr auto block = static_cast<std::int64_t>(DynamicCode::block);
+  constexpr auto block = static_cast<std::int64_t>(tensor::DynamicCode::block);
   for (model::Parameter& p : parameters) {
     if (!detail::is_quantized(p, config)) continue;
     if (!p.value.is_contiguous())

@@ -266,7 +266,7 @@ class WeightRoutes {
     service_.later(exchange, false, [this, exchange, action, baseline] {
       std::map<std::string, std::string> sums;
       for (const auto& [name, value] : service_.store.named_tensors()) {
-        const tensor::Tensor plain = value.to(at::Device(at::kCPU)).contiguous();
+        const tensor::Tensor plain = service_.store.numbers_of(name, value).to(at::Device(at::kCPU)).contiguous();
         core::Digest digest;
         sums[name] = digest.update({static_cast<const char*>(plain.const_data_ptr()), plain.nbytes()}).hex();
       }

@@ -206,6 +206,20 @@ RLALGO_INLINE std::vector<std::pair<std::string, tensor::Tensor>> WeightStore::n
   return out;
 }
 
+RLALGO_INLINE tensor::Tensor WeightStore::numbers_of(const std::string& name, const tensor::Tensor& value) const {
+  if (!model::is_stand_in(value)) return value;
+  Weights base;
+  {
+    const std::lock_guard lock(mutex_);
+    base = base_weights_;
+  }
+  tensor::Tensor out = value;
+  model::visit_maps(decoder_->config(), *base, [&](const std::string& path, const model::Linear& map, auto, bool) {
+    if (map.quantised && path + ".weight" == name) out = map.quantised->dense(value.scalar_type());
+  });
+  return out;
+}
+
 RLALGO_INLINE void WeightStore::check(const std::string& name, const std::vector<std::int64_t>& shape) const {
   bool found = false;
   const model::DecoderWeights outline{
@@ -264,6 +278,10 @@ RLALGO_INLINE void WeightStore::update(const std::vector<model::NamedTensor>& se
                            if (known == wanted)
                              place = sent.to(place.device(), place.scalar_type()).contiguous().clone();
                          });
+    // A map that was in 4 or 8 bits is whole from then on.
+    model::visit_maps(untied_, *next, [&, &wanted = name](const std::string& path, model::Linear& map, auto, bool) {
+      if (path + ".weight" == wanted) map.quantised = nullptr;
+    });
   }
   if (tied && !own_head) next->lm_head = next->embedding;
   if (tied && own_head && next->lm_head.defined()) {
@@ -332,6 +350,9 @@ RLALGO_INLINE WeightStore::Weights WeightStore::rebased(const model::DecoderWeig
                          const auto& [was, now] = places.at(name);
                          if (value.defined() && value.const_data_ptr() == was) value = now;
                        });
+  model::visit_maps(untied_, *out, [](const std::string&, model::Linear& map, auto, bool) {
+    if (!model::is_stand_in(map.weight)) map.quantised = nullptr;
+  });
   return out;
 }
 

@@ -10,10 +10,10 @@
 #include <span>
 #include <vector>
 
-#include <rlalgo/optim/blockwise_8bit.hpp>
+#include <rlalgo/tensor/blockwise_8bit.hpp>
 
 namespace {
-using rlalgo::optim::DynamicCode;
+using rlalgo::tensor::DynamicCode;
 namespace bitsandbytes = rlalgo::support::bitsandbytes;
 
 // The definition: the nearest value, halfway between two the smaller.

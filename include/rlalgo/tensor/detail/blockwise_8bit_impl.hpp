@@ -15,9 +15,9 @@
 #include <range/v3/view/zip.hpp>
 
 #include <rlalgo/core/compiled.hpp>
-#include <rlalgo/optim/blockwise_8bit.hpp>
+#include <rlalgo/tensor/blockwise_8bit.hpp>
 
-namespace rlalgo::optim {
+namespace rlalgo::tensor {
 
 namespace detail {
 
@@ -106,4 +106,4 @@ RLALGO_INLINE float DynamicCode::quantize(std::span<const float> numbers, std::s
   return most;
 }
 
-}  // namespace rlalgo::optim
+}  // namespace rlalgo::tensor

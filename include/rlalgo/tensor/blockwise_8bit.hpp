@@ -21,7 +21,7 @@
 
 #include <rlalgo/core/compiled.hpp>
 
-namespace rlalgo::optim {
+namespace rlalgo::tensor {
 
 class DynamicCode {
  public:
@@ -57,8 +57,8 @@ class DynamicCode {
   std::vector<Bin> bins_;  // positive numbers by magnitude, then negative ones
 };
 
-}  // namespace rlalgo::optim
+}  // namespace rlalgo::tensor
 
 #ifndef RLALGO_COMPILED
-#include <rlalgo/optim/detail/blockwise_8bit_impl.hpp>
+#include <rlalgo/tensor/detail/blockwise_8bit_impl.hpp>
 #endif
