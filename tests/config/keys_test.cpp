@@ -308,14 +308,16 @@ TEST_CASE("a key that does not apply is named: refused, or without effect") {
     bool named = false;
     for (const ReadBase& base : read_bases()) {
       const Key* here = base.find(row.name);  // as it stands there
-      const bool applies = here != nullptr && here->idle_because().empty() && (!here->in_use || here->in_use().empty()) &&
-                           (here->recipes.empty() || among(base.config.rl, here->recipes)) &&
-                           (here->losses.empty() || among(base.config.trl.loss_type, here->losses)) && here->modes.empty();
+      const bool applies =
+          here != nullptr && here->idle_because().empty() && (!here->in_use || here->in_use().empty()) &&
+          (here->recipes.empty() || among(base.config.rl, here->recipes)) &&
+          (here->losses.empty() || among(base.config.trl.loss_type, here->losses)) && here->modes.empty();
       if (applies) continue;
       for (const std::string& value : good_values(row)) {
         std::string said;
         const std::string error = raised_by([&] {
-          for (const std::string& warning : parsed(written(base.file, row.name, value)).warnings) said += warning + "\n";
+          for (const std::string& warning : parsed(written(base.file, row.name, value)).warnings)
+            said += warning + "\n";
         });
         if (error != "nothing") said = error;
         named = said.find(std::string(row.name) + " (c.yaml:1) has no effect") != std::string::npos ||

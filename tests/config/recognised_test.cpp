@@ -73,10 +73,22 @@ std::vector<std::span<const Reason>> tables() {
 // Names that a reason may point to: keys, verbs and files of models.
 const std::set<std::string>& names() {
   static const std::set<std::string> all = [] {
-    std::set<std::string> out = {
-        "rl",         "split",  "type",        "column",           "merge-lora`", "vllm-serve`",         "preprocess`",
-        "train`",     "ctrl-c", "config.json", "--nproc-per-node", "shards_idx",  "lora_target_modules", "optim_args",
-        "fsdp_config", "lr_scheduler_kwargs"};
+    std::set<std::string> out = {"rl",
+                                 "split",
+                                 "type",
+                                 "column",
+                                 "merge-lora`",
+                                 "vllm-serve`",
+                                 "preprocess`",
+                                 "train`",
+                                 "ctrl-c",
+                                 "config.json",
+                                 "--nproc-per-node",
+                                 "shards_idx",
+                                 "lora_target_modules",
+                                 "optim_args",
+                                 "fsdp_config",
+                                 "lr_scheduler_kwargs"};
     for (const Key& row : every_key()) {
       out.emplace(row.name);
       out.emplace(row.name.substr(row.name.find('.') + 1));
@@ -119,7 +131,9 @@ TEST_CASE("families of keys end in an underscore and hold none of the single key
   }
 }
 
-TEST_CASE("what a reason says is so: words that nothing begins with, a header that shows it, or a key or verb that is there") {
+TEST_CASE(
+    "what a reason says is so: words that nothing begins with, a header that shows it, or a key or verb that is "
+    "there") {
   for (const auto& table : tables())
     for (const Reason& reason : table) {
       INFO(reason.because);

@@ -37,7 +37,8 @@ inline void append(Keys& out, Keys rows) {
   if (is_strided(c)) out.push_back(document_length_key(c.ebft));
   if (c.lora) detail::append(out, adapter_keys(*c.lora));
   if (c.lora)
-    for (Keys rows : {bits_keys(c.bnb), quantisation_keys(c.bnb), bnb_keys(c.bnb)}) detail::append(out, std::move(rows));
+    for (Keys rows : {bits_keys(c.bnb), quantisation_keys(c.bnb), bnb_keys(c.bnb)})
+      detail::append(out, std::move(rows));
   const bool prompted = !is_preference(c) && !matches_features(c);
   for (Keys rows :
        {model_keys(c), token_keys(c), prompted ? Keys{prompt_length_key(c)} : Keys(), data_keys(c), step_keys(c),
