@@ -120,7 +120,7 @@ def ranks_have_the_numbers_of_one(c):
     same_run(c, base, rl="grpo")
     sharded.same_run(c, {**PAIRS, "base_model": delta}, [("fsdp", 2, sharded.FSDP)], rl="dpo")
     shared = write(c, {**PAIRS, "rl": "dpo", "base_model": delta, "context_parallel_size": 2}, "context.yaml")
-    c.run("train", shared, "--nproc-per-node", 2).expect(2, "model.48", "context_parallel_size")
+    c.run("train", shared, "--nproc-per-node", 2).expect(2, "model.50", "context_parallel_size")
 
 
 @case
