@@ -208,7 +208,7 @@ void visit_maps(const DecoderConfig& c, Weights& weights, Visit&& visit) {
       };
     };
     visit_parts(
-        c, c.spec(static_cast<std::int64_t>(i)), [](auto&&...) {}, map(false), map(true));
+        c, c.spec(static_cast<std::int64_t>(i)), [](auto&&...) {}, map(false), map(true), [](auto&&...) {});
   }
 }
 
