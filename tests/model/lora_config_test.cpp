@@ -126,6 +126,11 @@ TEST_CASE(
   for (const char* name : {"mlp", "experts", "0.gate_proj"})
     CHECK(lacks(raised_by([&] { (void)chosen({.target_modules = {"q_proj"}, .modules_to_save = {name}}); }),
                 {"model.40", name}) == "");
+  // Where the router is gpt-oss's, all linear maps are those of the attention, as PEFT has it.
+  std::vector<std::string> routed = modules;
+  routed.emplace_back("model.layers.0.mlp.router");
+  CHECK(model::lora_targets({.target_pattern = "all-linear"}, attention, routed, model::TargetCheck::every).size() ==
+        1);
   // Parameters of all experts have names of their own.
   const std::vector<std::string> parameters = {"model.layers.0.mlp.experts.gate_up_proj",
                                                "model.layers.0.mlp.experts.down_proj"};

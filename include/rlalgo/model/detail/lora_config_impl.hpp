@@ -217,7 +217,13 @@ RLALGO_INLINE void check_expert_targets(const LoraConfig& c, const std::vector<s
           (is_expert(path) || path.find(".block_sparse_moe.") != std::string::npos))
         refuse("modules_to_save: " + entry);
   if (std::any_of(linears.begin(), linears.end(), of_mlp)) return;
-  if (c.target_modules.empty() && c.target_pattern == "all-linear") refuse("target_modules: all-linear");
+  // gpt-oss's are parameters from the start: PEFT does not take the names of linear maps for them.
+  const bool parameters = std::any_of(modules.begin(), modules.end(),
+                                      [](const std::string& path) { return path.ends_with(".mlp.router"); });
+  if (c.target_modules.empty() && c.target_pattern == "all-linear") {
+    if (parameters) return;
+    refuse("target_modules: all-linear");
+  }
   for (std::string path : modules) {
     if (!of_mlp(path)) continue;
     for (const std::string& entry : c.target_modules)
