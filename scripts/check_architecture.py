@@ -23,7 +23,8 @@ Rules (docs/architecture.md says why):
     errors        every number raised has its entry `**room.N**` in docs/errors.md, and the reverse
     error_lists   a header names the numbers it raises in its top comment, as [rlalgo.room.N], [.N] or [rlalgo.room.N–M]
                   (in detail/ only where there is such a list), and none that neither it nor what it includes raises
-    snippets      the C++ in docs/extending.md stands in tests/docs/extending_test.cpp, where it is compiled and run
+    snippets      the C++ in README.md and docs/*.md stands in one of tests/docs/*_test.cpp, where it is compiled and run
+    links         what a document links to is there: a file of the repository, and in it the heading that is named
     compiled      <room>/detail/<name>_impl.hpp holds what <room>/[detail/]<name>.hpp declares: included there unless RLALGO_COMPILED
                   is defined, and by one file of cmake/compiled/; a virtual function declared there says RLALGO_INLINE
     order         header-only, where definitions are included at the end of their header, whatever a header names has been
@@ -328,16 +329,51 @@ def check_error_lists(headers):
             yield f"{header.name}: lists {names(idle)}, which neither it nor what it includes raises"
 
 
+def documents(root):
+    folders = ("*.md", "docs/*.md", "docs/*/*.md", "benchmarks/*.md", "benchmarks/*/*.md", "conan/*.md", "examples/*/*.md", "scripts/*/*.md")
+    return [path for pattern in folders for path in sorted(root.glob(pattern))]
+
+
 def check_snippets(root):
-    page, test = root / "docs/extending.md", root / "tests/docs/extending_test.cpp"
-    if not page.exists():
-        return
-    text = page.read_text(encoding="utf-8")
-    lines = [line.strip() for line in test.read_text(encoding="utf-8").splitlines()] if test.exists() else []
-    for block in re.finditer(r"^```cpp\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-        wanted = [line.strip() for line in block[1].splitlines()]
-        if not any(lines[i : i + len(wanted)] == wanted for i in range(len(lines))):
-            yield f"docs/extending.md:{text.count(chr(10), 0, block.start()) + 1}: this code is not in tests/docs/extending_test.cpp"
+    tests = [[line.strip() for line in path.read_text(encoding="utf-8").splitlines()] for path in sorted((root / "tests/docs").glob("*_test.cpp"))]
+    for page in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+        text = page.read_text(encoding="utf-8") if page.exists() else ""
+        for block in re.finditer(r"^```cpp\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+            wanted = [line.strip() for line in block[1].splitlines()]
+            if not any(lines[i : i + len(wanted)] == wanted for lines in tests for i in range(len(lines))):
+                yield f"{page.relative_to(root)}:{text.count(chr(10), 0, block.start()) + 1}: this code is in no tests/docs/*_test.cpp"
+
+
+def anchors(path, known={}):
+    """The names that GitHub gives the headings of a document."""
+    if path not in known:
+        text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        found = set()
+        for heading in re.findall(r"^#+ +(.*?) *$", text, re.MULTILINE):
+            plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+            name = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+            number = 0
+            while (name if not number else f"{name}-{number}") in found:
+                number += 1
+            found.add(name if not number else f"{name}-{number}")
+        known[path] = found
+    return known[path]
+
+
+def check_links(root):
+    for page in documents(root):
+        text = re.sub(r"^```.*?^```$", lambda m: "\n" * m[0].count("\n"), page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        text = re.sub(r"`[^`\n]*`", "", text)
+        for link in re.finditer(r"\]\(([^)\s]+)\)", text):
+            target, _, heading = link[1].partition("#")
+            where = f"{page.relative_to(root)}:{text.count(chr(10), 0, link.start()) + 1}"
+            if re.match(r"[a-z]+:", link[1]):
+                continue
+            path = (page.parent / target).resolve() if target else page
+            if not path.exists():
+                yield f"{where}: {link[1]} is not there"
+            elif heading and path.suffix == ".md" and heading not in anchors(path):
+                yield f"{where}: {path.name} has no heading #{heading}"
 
 
 def check_compiled(root, headers):
@@ -529,6 +565,7 @@ def main():
         "errors": check_errors(root, [*headers, *programs]),
         "error_lists": check_error_lists(headers),
         "snippets": check_snippets(root),
+        "links": check_links(root),
         "compiled": check_compiled(root, headers),
         "order": check_order(headers),
         "named_files": check_named_files(root),

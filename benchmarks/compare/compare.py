@@ -1,5 +1,5 @@
 """What the scripts of this folder share: both sides in turns, ratios with their spread, checks that both did the same work,
-and the table of docs/performance.md.
+and the table of benchmarks/measurements.md.
 
 A script compares rlalgo with one peer. It installs nothing: `--python` names an interpreter that has the peer, and the script
 starts itself there with `--worker`. The worker loads the peer once and then does what it is asked, a JSON line at a time, so
@@ -466,7 +466,7 @@ def options(description, **defaults):
     parser.add_argument("--program", default=str(ROOT / "build/release/bin/rlalgo"))
     parser.add_argument("--threads", type=int, default=defaults.get("threads", os.cpu_count()), help="of either side")
     parser.add_argument("--repeats", type=int, default=defaults.get("repeats", 3), help="of both sides, in turns")
-    parser.add_argument("--table", help="write the rows into this document (docs/performance.md), between its two markers")
+    parser.add_argument("--table", help="write the rows into this document (benchmarks/measurements.md), between its two markers")
     if defaults.get("dtypes", True):
         parser.add_argument("--dtypes", default="auto", help="float32, bfloat16 or both with a comma; auto: bfloat16 only where the processor has it")
     return parser

@@ -2,7 +2,7 @@
 """How cost grows: a GRPO step's tokens/s and peak memory against length, group size, vocabulary and model, each with the fitted
 exponent, and the time of starting against the size of the checkpoint.
 
-    benchmarks/compare/growth.py [--axes length,group,vocabulary,model,start] [--long] [--large] [--threads 2] [--table docs/performance.md]
+    benchmarks/compare/growth.py [--axes length,group,vocabulary,model,start] [--long] [--large] [--threads 2] [--table benchmarks/measurements.md]
 
 Models have random weights and the shape that an axis asks for; their end id is one that is never drawn, so every completion has its
 full length. One axis varies, the others stay at: 0.7M parameters, 4 completions, 128 tokens, 447 words. Rates are the

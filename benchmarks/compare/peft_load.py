@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Our adapter in PEFT: the same log-probs, and how long it takes until the first is there.
 
-    benchmarks/compare/peft_load.py --python VENV/bin/python --model DIR [--table docs/performance.md]
+    benchmarks/compare/peft_load.py --python VENV/bin/python --model DIR [--table benchmarks/measurements.md]
 
 `rlalgo train` makes a LoRA adapter of the model (two DPO steps at a high rate, so that it matters). Then both sides start as fresh
 processes, in turns, load model and adapter and score a text: `rlalgo score --lora-model-dir`, and Python with transformers and PEFT.

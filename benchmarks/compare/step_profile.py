@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Where the processor time of a training step goes, and what share of the machine's peak its matrix products reach.
 
-    benchmarks/compare/step_profile.py --model DIR --data GSM8K/train.jsonl [--rl grpo|dpo] [--dtype float32] [--steps 2] [--threads 2] [--table docs/performance.md]
+    benchmarks/compare/step_profile.py --model DIR --data GSM8K/train.jsonl [--rl grpo|dpo] [--dtype float32] [--steps 2] [--threads 2] [--table benchmarks/measurements.md]
 
 The steps are those of trl_grpo.py and trl_dpo.py. `perf record -e cpu-clock` samples `rlalgo train` (of a process that also loads
 and generates), and every sample falls into one class by its symbol. GFLOP/s are of one processor and one second of processor time, so other

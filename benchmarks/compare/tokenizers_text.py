@@ -2,7 +2,7 @@
 """Texts to ids and back beside the Python package tokenizers, one thread, in turns; ids and texts must be equal.
 
     benchmarks/compare/tokenizers_text.py --python VENV/bin/python --model DIR --data GSM8K/train.jsonl [--lines 2000]
-                                          [--bench build/benchmark/bin/bench_text_tokenizer] [--table docs/performance.md]
+                                          [--bench build/benchmark/bin/bench_text_tokenizer] [--table benchmarks/measurements.md]
 
 "as JSON lines": `rlalgo tokenize` beside a Python program that does the same job (JSON lines in; ids and the text decoded from them, or
 the text of ids, out as JSON lines). "library": with --bench, encode and decode alone, beside `encode_batch_fast` and `decode` on texts and

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Decoding beside transformers' generate(): greedy, 1, 16 and 64 sequences × 128 tokens, in turns, texts compared.
 
-    benchmarks/compare/transformers_generate.py --python VENV/bin/python --model DIR [--table docs/performance.md]
+    benchmarks/compare/transformers_generate.py --python VENV/bin/python --model DIR [--table benchmarks/measurements.md]
 
 Ours is one running `rlalgo generate`, JSON lines in and out within the timing; transformers' is generate() on a batch of ids that is
 there as a tensor (its default cache and attention). The --python needs torch and transformers.

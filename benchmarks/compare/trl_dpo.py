@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A DPO step beside TRL's: 8 pairs of GSM8K solutions, all weights, AdamW, micro-batches of 4 pairs.
 
-    benchmarks/compare/trl_dpo.py --python VENV/bin/python [--model SMOLLM2 --data GSM8K/train.jsonl] [--table docs/performance.md]
+    benchmarks/compare/trl_dpo.py --python VENV/bin/python [--model SMOLLM2 --data GSM8K/train.jsonl] [--table benchmarks/measurements.md]
 
 A pair is a question, its solution and that of the next question; the reference is computed in the step. Loss, gradient norm, log-probs
 and number of tokens of the first step must agree. The tiny model (examples/quickstart) runs on one thread. TRL's gradient checkpointing is off. The

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A GRPO step beside TRL's: 4 prompts × 8 completions × 64 tokens, all weights, AdamW, micro-batches of 8.
 
-    benchmarks/compare/trl_grpo.py --python VENV/bin/python [--model SMOLLM2 --data GSM8K/train.jsonl] [--table docs/performance.md]
+    benchmarks/compare/trl_grpo.py --python VENV/bin/python [--model SMOLLM2 --data GSM8K/train.jsonl] [--table benchmarks/measurements.md]
 
 Both sides generate (temperature 1, no end id, so all completions have 64 tokens), reward (share of even ids), score and train. Before
 anything is timed TRL makes one step on our completions of our first step, from the same weights: loss, gradient norm, entropy, reward and

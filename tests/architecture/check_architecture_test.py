@@ -23,6 +23,7 @@ CLEAN = {
     "tests/cli/b_test.py": "@case\ndef b(c):\n    def inner():\n        return 1\n    assert inner() == 1\n",
     "tests/loss/concept_test.cpp": "",
     "tests/doors/grpo_test.cpp": "",
+    "README.md": "# One\n## Of `a/b`: 2\n[a](docs/errors.md) [b](#of-ab-2) [c](https://no.where/#x) `[d](e.md)`\n```\n[f](g.md)\n```\n",
     "docs/errors.md": "# Errors\n## data\n- **data.1** A row is bad: `core/error.hpp`, `tests/core/error_test.cpp`, trl/scripts/of_others.py, llama.cpp, `[name].hpp`.\n",
 }
 
@@ -67,6 +68,10 @@ BROKEN = [
     ("error_lists", "a list in detail/ that lacks one", {"include/rlalgo/data/detail/x.hpp": "// [rlalgo.data.1]\n" + 'void f() { raise("data", 2, {}); raise("data", 1, {}); }\n',
                                                          "docs/errors.md": "## data\n- **data.1** A.\n- **data.2** B.\n"}),
     ("snippets", "code that is not compiled", {"docs/extending.md": "```cpp\nint x = 1;\nint y;\n```\n", "tests/docs/extending_test.cpp": "int x = 1;\n"}),
+    ("snippets", "code of the README that is not compiled", {"README.md": "```cpp\nint x = 1;\n```\n", "tests/docs/a_test.cpp": "int y = 1;\n", "tests/docs/b_test.cpp": "int x = 2;\n"}),
+    ("links", "a file that is not there", {"README.md": "See [there](docs/none).\n"}),
+    ("links", "a heading that is not there", {"README.md": "See [there](docs/errors.md#datum).\n"}),
+    ("links", "a heading of the page itself", {"README.md": "# One\nSee [there](#two).\n"}),
     ("compiled", "definitions that nothing compiles", {"include/rlalgo/data/detail/rows_impl.hpp": "", "include/rlalgo/data/rows.hpp":
         LIST + 'inline void f() { raise("data", 1, {}); }\n#ifndef RLALGO_COMPILED\n#include <rlalgo/data/detail/rows_impl.hpp>\n#endif\n'}),
     ("compiled", "definitions without their header", {"include/rlalgo/data/detail/rows_impl.hpp": "",

@@ -10,23 +10,8 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
-#include <algorithm>
-#include <cmath>
-#include <map>
-#include <memory>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <rlalgo/advantage/none.hpp>
-#include <rlalgo/aggregation/none.hpp>
-#include <rlalgo/aggregation/sum_then_normalize.hpp>
 #include <rlalgo/core/philox.hpp>
-#include <rlalgo/optim/concept.hpp>
-#include <rlalgo/sampler/rollout_rows.hpp>
-#include <rlalgo/sync/no_sync.hpp>
-#include <rlalgo/trainer/online.hpp>
+#include <rlalgo/rlalgo.hpp>
 
 namespace {
 

@@ -1,4 +1,4 @@
-"""benchmarks/compare/: turns, spread, the checks that must fail on different work, the table of docs/performance.md, both ends of
+"""benchmarks/compare/: turns, spread, the checks that must fail on different work, the table of benchmarks/measurements.md, both ends of
 a worker, and that the scripts start."""
 
 import json
@@ -128,7 +128,7 @@ def the_table_replaces_rows_and_keeps_others():
 
 @case
 def the_document_has_the_markers():
-    text = (ROOT / "docs/performance.md").read_text()
+    text = (ROOT / "benchmarks/measurements.md").read_text()
     assert compare.with_rows(text, "machine", [cells()]).count("| trl_dpo.py | a step |") == 1
 
 

@@ -56,7 +56,7 @@ struct ServerConfig {
         "stock vLLM; which it is is found out. `colocate` is what this program does anyway").one_of({"server", "colocate"})
         .when(where([&s] { return s.use_vllm; }, "completions are generated in this process")),
     key("trl.generation_quantization", s.generation_quantization, "`int8` (ours): this process generates with copies of its weights in 8 "
-        "bits, made whenever they change, which is faster ([performance.md](performance.md#weights-in-8-bits)); the policy that draws is "
+        "bits, made whenever they change, which is faster ([performance.md](../benchmarks/measurements.md#weights-in-8-bits)); the policy that draws is "
         "then a little another one, which the correction makes up for. Training, log-probs of the policy and of the reference and what is "
         "saved are as without it. Not with `rl: rloo` and `ebft.mode: strided`, whose losses correct for nothing").one_of({"none", "int8"})
         .when(where([=] { return !elsewhere(); }, "it concerns completions of this process, and a server makes them")).only_if_written(),
