@@ -64,9 +64,9 @@ inline void read_block(const Node& node, std::int64_t& out) {
 // Of a base that has an adapter; without one nothing could be trained (config/recognised.hpp).
 [[nodiscard]] inline Keys bits_keys(QuantisedBase& b) {
   return {
-    key("load_in_4bit", b.load_in_4bit, "the base in 4 bits, as bitsandbytes quantises it, of `adapter: lora` and `qlora`, which needs it "
-        "([a base in 4 or 8 bits](#a-base-in-4-or-8-bits))").only_if_written(),
-    key("load_in_8bit", b.load_in_8bit, "the base in 8 bits, of `adapter: lora`").only_if_written(),
+    key("load_in_4bit", b.load_in_4bit, "under an adapter: the base in 4 bits a weight ([below](#a-base-in-4-or-8-bits)); `adapter: qlora` is "
+        "`lora` that needs it").only_if_written(),
+    key("load_in_8bit", b.load_in_8bit, "the same in 8 bits, with `adapter: lora`; both keys, or `qlora` with 8 bits, are refused (`config.8`)").only_if_written(),
   };
 }
 
