@@ -17,7 +17,7 @@ esac
 say() { echo "[quickstart] $*" >&2; }
 
 # A program fits if nothing that it is compiled from has changed since the commit that it names.
-sources=(include examples/rlalgo cmake CMakeLists.txt python)
+sources=(include examples/rlalgo cmake plugins CMakeLists.txt python)
 fits() { # PROGRAM
   local commit
   commit=$("$1" version 2>/dev/null | sed -n 's/^  commit \([0-9a-f]*\)$/\1/p') || return 1
@@ -25,7 +25,7 @@ fits() { # PROGRAM
 }
 # Of one that lies in the build folder, what is compiled says so itself: the program is newer than every source.
 current_build() {
-  [ -x build/release/bin/rlalgo ] && [ -z "$(find include examples/rlalgo cmake CMakeLists.txt -type f -newer build/release/bin/rlalgo -print -quit)" ] &&
+  [ -x build/release/bin/rlalgo ] && [ -z "$(find include examples/rlalgo cmake plugins CMakeLists.txt -type f -newer build/release/bin/rlalgo -print -quit)" ] &&
     build/release/bin/rlalgo version >/dev/null 2>&1
 }
 unpacked_tarball() {

@@ -97,7 +97,7 @@ class Conversation {
       std::cout << painted(turn.empty() ? "you> " : "...> ", "1") << std::flush;
       std::optional<std::string> line = read_line();
       if (!line) return turn.empty() ? std::nullopt : std::optional(turn);
-      if (AnswerStop::take()) {
+      if (AnswerStop::take() && line->empty()) {  // a line that was typed to its end counts
         turn.clear();
         continue;
       }

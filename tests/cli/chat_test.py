@@ -66,10 +66,10 @@ def an_answer_is_stopped_and_the_conversation_goes_on(c):
     on = Terminal(c, "inference", MODEL, "--chat", "--max-new-tokens", "100000", "--temperature", "1.5", "--repetition-penalty", "1", "--top-k", "0", "--top-p", "1")
     at = on.wait_for("you> ")
     stopped = False
-    for _ in range(20):  # an answer may end by itself before it can be stopped
+    for _ in range(60):  # an answer may end by itself before it can be stopped
         on.type("3 + 4?\n")
         on.wait_for("model> ", begin=at)
-        time.sleep(0.01)
+        time.sleep(0.003)
         on.type("\x03")
         at = on.wait_for("you> ", begin=at + 1)
         stopped = stopped or "[stopped]" in on.text

@@ -80,7 +80,10 @@ def answers_and_ends_in_order(c):
 @case
 def an_adapter_has_a_name_of_its_own(c):
     """Served as the model it is called as it is named, and its base is another one; beside the model by the name it is given."""
-    c.train({"adapter": "lora", "lora_r": 4, "lora_alpha": 64, "lora_target_linear": True, "learning_rate": 1e-2, "warmup_steps": 0, "output_dir": "tuned"}).expect(0)
+    trl = {"reward_funcs": ["soft_overlong_punishment_reward"], "max_completion_length": 30, "temperature": 1.5,
+           "reward_kwargs": {"soft_overlong_punishment_reward": {"soft_punish_cache": 30}}}
+    c.train({"adapter": "lora", "lora_r": 4, "lora_alpha": 64, "lora_target_linear": True, "learning_rate": 1e-2, "warmup_steps": 0, "max_steps": 3,
+             "output_dir": "tuned", "trl": trl}).expect(0)
     ask = {"prompt": "3 + 4 =", "max_tokens": 1, "temperature": 0, "logprobs": 1}
     first = lambda server, name: server.ask("/v1/completions", {**ask, "model": name})[1]["choices"][0]["logprobs"]["token_logprobs"]
     server = Server(c, "--lora-modules", "a=tuned", json.dumps({"name": "b", "path": "tuned"}), "--served-model-name", "base")

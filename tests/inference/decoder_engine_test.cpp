@@ -129,7 +129,8 @@ TEST_CASE(
     while (jobs.size() < 30 || !engine.scheduler().idle()) {
       if (jobs.size() < 30 && random() % 4 == 0) {
         RequestSpec spec;
-        const auto length = static_cast<std::uint32_t>(1 + random() % 110), salt = random() % 3;
+        const auto length = static_cast<std::uint32_t>(1 + random() % 110),
+                   salt = static_cast<std::uint32_t>(random() % 3);
         for (std::uint32_t i = 0; i < length; ++i)
           spec.prompt.push_back(static_cast<TokenId>((i * 5 + (i > 40 ? salt * i : 0)) % 23));
         spec.count = 1 + static_cast<std::int64_t>(random() % 3);

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <ATen/ATen.h>
+
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/model/safetensors.hpp>
 #include <rlalgo/model/save.hpp>
