@@ -1,5 +1,6 @@
 #include "chat.hpp"
 
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -115,13 +116,17 @@ class Conversation {
         typed_.erase(0, end + 1);
         return line;
       }
-      char piece[4096];
-      const ssize_t count = ::read(STDIN_FILENO, piece, sizeof piece);
-      if (count < 0 && errno == EINTR && AnswerStop::requested()) {
+      constexpr int patience = 50;  // milliseconds: another thread may have taken the signal
+      pollfd input{STDIN_FILENO, POLLIN, 0};
+      const int ready = ::poll(&input, 1, patience);
+      if (AnswerStop::requested()) {
         typed_.clear();
         std::cout << "\n" << painted("/exit or Ctrl-D ends", "90") << "\n";
         return "";
       }
+      if (ready == 0) continue;
+      char piece[4096];
+      const ssize_t count = ::read(STDIN_FILENO, piece, sizeof piece);
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) core::raise("cli", 21, {.what = "standard input cannot be read", .found = std::strerror(errno)});
       if (count == 0) return typed_.empty() ? std::nullopt : std::optional(std::exchange(typed_, ""));

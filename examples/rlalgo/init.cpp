@@ -158,7 +158,6 @@ std::string adapter_part(const InitOptions& o) {
 
 std::string end_part(const InitOptions& o) {
   return "lr_scheduler: cosine\n"
-         "warmup_ratio: 0.03\n"
          "bf16: auto                             # bfloat16 where the device multiplies it, else float32\n\n"
          "logging_steps: 1\n"
          "evals_per_epoch: 2\n"

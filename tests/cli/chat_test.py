@@ -2,7 +2,6 @@
 import json
 import pathlib
 import sys
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from cases import QUICKSTART, main  # noqa: E402
@@ -63,18 +62,19 @@ def turns_and_commands(c):
 
 @case
 def an_answer_is_stopped_and_the_conversation_goes_on(c):
-    on = Terminal(c, "inference", MODEL, "--chat", "--max-new-tokens", "100000", "--temperature", "1.5", "--repetition-penalty", "1", "--top-k", "0", "--top-p", "1")
+    on = Terminal(c, "inference", MODEL, "--chat", "--max-new-tokens", "100000", "--temperature", "100", "--repetition-penalty", "1", "--top-k", "0", "--top-p", "1")
     at = on.wait_for("you> ")
     stopped = False
     for _ in range(60):  # an answer may end by itself before it can be stopped
         on.type("3 + 4?\n")
-        on.wait_for("model> ", begin=at)
-        time.sleep(0.003)
+        at = on.wait_for("model> ", begin=at)
         on.type("\x03")
-        at = on.wait_for("you> ", begin=at + 1)
-        stopped = stopped or "[stopped]" in on.text
+        at = on.wait_for("you> ", begin=at)
+        stopped = "[stopped]" in on.text
         if stopped:
             break
+        on.type("/clear\n")
+        at = on.wait_for("you> ", begin=on.wait_for("a new conversation", begin=at))
     assert stopped, on.text[-500:]
     on.type("half a line\x03")
     at = on.wait_for("/exit or Ctrl-D ends", begin=at)

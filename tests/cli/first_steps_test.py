@@ -55,16 +55,16 @@ class Terminal:
         os.close(slave)
         self.text = ""
 
-    def read(self, seconds=0.2):
-        while select.select([self.master], [], [], seconds)[0]:
-            try:
-                piece = os.read(self.master, 65536)
-            except OSError:
-                return False
-            if not piece:
-                return False
-            self.text += piece.decode(errors="replace")
-        return True
+    def read(self, seconds):
+        """One piece of what the program writes; False: its end is closed."""
+        if not select.select([self.master], [], [], seconds)[0]:
+            return True
+        try:
+            piece = os.read(self.master, 65536)
+        except OSError:
+            return False
+        self.text += piece.decode(errors="replace")
+        return bool(piece)
 
     def wait_for(self, part, seconds=60, begin=0):
         deadline = time.monotonic() + seconds
@@ -72,17 +72,16 @@ class Terminal:
             assert time.monotonic() < deadline, f"{part!r} did not come: {self.text[-2000:]!r}"
             if not self.read(0.05):
                 assert part in self.text[begin:], f"it ended without {part!r}: {self.text[-2000:]!r}"
-        return len(self.text)
+        return self.text.index(part, begin) + len(part)  # behind it
 
     def type(self, text):
         os.write(self.master, text.encode())
 
     def end(self, seconds=60):
         deadline = time.monotonic() + seconds
-        while self.read(0.1) and self.process.poll() is None:
+        while self.read(0.1):
             assert time.monotonic() < deadline, self.text[-2000:]
         code = self.process.wait(timeout=seconds)
-        self.read(0.1)
         os.close(self.master)
         return code
 
@@ -91,7 +90,7 @@ class Terminal:
 def before_the_first_step(c):
     """Six lines, the same in a pipe; how many, of what, where, and what it takes."""
     out = c.train({"logging_steps": 1, "eval_steps": 2, "val_set_size": 0.1}).expect(0).out
-    for part in (r"^data    \d+ prompts, [\d,]+ tokens, the longest \d+; \d+ more held out$", r"^step    2 prompts × 4 completions of up to 12 tokens, micro-batches of 8$",
+    for part in (r"^data    [\d,]+ prompts, [\d,]+ tokens, the longest \d+; \d+ more held out$", r"^step    2 prompts × 4 completions of up to 12 tokens, micro-batches of 8$",
                  r"^run     2 steps, [\d.]+ an epoch; evaluation before the first step and every 2 steps; no checkpoints$",
                  r"^model   [\d,.a-z ]+ parameters, all trained, in float32 \(bf16 is not set\)$",
                  r"^device  cpu, \d+ threads; at most about [\d.]+ MB of [\d.]+ GB: weights [\d.]+ MB, gradients [\d.]+ MB, optimizer [\d.]+ MB, (backward pass|keys and values) [\d.]+ MB, program 160 MB$",
@@ -164,7 +163,7 @@ def slow(completions, **kwargs):
 def inside_a_step_a_terminal_shows_what_is_done(c):
     (c.folder / "slow.py").write_text(SLOW)
     name = c.config({"max_steps": 2, "logging_steps": 1, "val_set_size": 0.01, "eval_steps": 2, "trl": {"reward_funcs": ["slow.slow"]}})
-    on = Terminal(c, "train", name)
+    on = Terminal(c, "train", name, env={"NO_COLOR": "1"})
     code = on.end(120)
     assert code == 0, on.text[-1500:]
     assert re.search(r"\r\x1b\[Kstep 1/2  evaluating: rewards", on.text), on.text
