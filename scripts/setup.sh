@@ -186,14 +186,16 @@ jobs_by_memory() {
 stamp=$build/setup.stamp
 facts="$(printf '%s\n' "${packages[@]}" "${RLALGO_DEPS_DIR:-}" "${RLALGO_TORCH_ROOT:-}" "${RLALGO_ARROW_ROOT:-}" "${CMAKE_PREFIX_PATH:-}" | sort)"
 torch_there() { given_torch || unpacked_torch; }
-if [ "$(cat "$stamp" 2>/dev/null)" != "$facts" ] || ! torch_there || ! arrow_there; then
+if [ "$(cat "$stamp" 2>/dev/null)" != "$facts" ] || ! torch_there || ! { arrow_there || [ -e "$build/no-arrow" ]; }; then
   install_packages "${packages[@]}"
   torch_there || unpack_torch
+  mkdir -p "$build"
+  rm -f "$build/no-arrow"
   arrow_there || unpack_arrow || {
     rm -rf "$arrow_home.$$"
-    say "Apache Arrow could not be fetched: Parquet and Arrow files will not be readable. Run this again to try again."
+    touch "$build/no-arrow"
+    say "Apache Arrow could not be fetched: Parquet and Arrow files will not be readable. To try again: rm $build/no-arrow"
   }
-  mkdir -p "$build"
   rm -f "$build/CMakeCache.txt" "$build/build.ninja"  # they may name a LibTorch that is no longer meant
   printf '%s\n' "$facts" >"$stamp"
 fi

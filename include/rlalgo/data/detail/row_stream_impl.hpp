@@ -24,9 +24,10 @@ namespace rlalgo::data {
 RLALGO_INLINE std::unique_ptr<RowReader> open_rows(const std::filesystem::path& file, const DatasetSource& source) {
   const std::string named = detail::format_named_by(source);
   const std::string format = detail::format_of(file, named.empty() ? source.ds_type : named, true);
-  if (format == "parquet" || format == "arrow")
-    return std::make_unique<ColumnarRows>(file, source.columns.empty() ? columns_shown(file) : source.columns,
-                                          source.tell);
+  if (format == "parquet" || format == "arrow") {
+    const bool saved = format == "arrow" && source.columns.empty();
+    return std::make_unique<ColumnarRows>(file, saved ? columns_shown(file) : source.columns, source.tell);
+  }
   if (format == "text") return std::make_unique<detail::TextLines>(file);
   if (format == "csv" || format == "tsv")
     return std::make_unique<DelimitedRows>(file, format == "csv" ? ',' : '\t', source.numbers);

@@ -312,7 +312,10 @@ class HubFetch : HubListing {
         at = 0;
         if (attempt >= settings_.attempts) raise_answer(wrong, last);
       }
-      if (result.answered() && result.response().ok() && wrong.empty() && at == file.size) return;
+      if (result.answered() && result.response().ok() && wrong.empty() && at == file.size) {
+        if (::fsync(descriptor) != 0) raise_cache(std::strerror(errno), incomplete);
+        return;
+      }
       if (at > begin && wrong.empty()) attempt = 1;  // bytes have come
       if (result.answered() && result.response().status == 416) at = 0;
       http::Result why = result;
