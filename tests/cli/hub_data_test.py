@@ -107,15 +107,16 @@ def saved_to_disk(c):
 def warns_and_refuses(c):
     """What has no form in JSON is named; damaged files are errors with their names."""
     needs_arrow(c)
-    result = c.run("train", settings(c, {"path": str(GOLDEN / "no-form.parquet"), "type": {"field_prompt": "a"}}, "out", rl="grpo",
-                                     trl={"num_generations": 2, "max_completion_length": 4, "reward_funcs": ["builtin.gsm8k_accuracy"]}))
-    assert result.code == 1, result.err
+    (c.folder / "rewards.py").write_text("def size(completions, **kwargs):\n    return [float(len(str(x))) for x in completions]\n")
+    trl = {"num_generations": 2, "max_completion_length": 4, "reward_funcs": ["rewards.size"]}
+    c.run("train", settings(c, {"path": str(GOLDEN / "no-form.parquet"), "type": {"field_prompt": "q"}}, "noted", rl="grpo", trl=trl)).expect(
+        0, "column b is left out: binary", "column wait is left out", "column a has numbers that are not finite")
     for name, error in [("encrypted.parquet", "data.39"), ("utf8-bad.parquet", "data.41"), ("images.parquet", "data.37"),
                         ("no-rows.parquet", "data.5")]:
-        result = c.run("train", settings(c, {"path": str(GOLDEN / name)}, "out")).expect(1, error, name)
+        c.run("train", settings(c, {"path": str(GOLDEN / name)}, "out")).expect(1, error, name)
     c.no_output()
-    result = c.run("train", settings(c, {"path": str(GOLDEN / "pairs-0.parquet")}, "out"),
-                   env={"RLALGO_ARROW_PLUGIN": str(c.folder / "none.so")}).expect(1, "data.6", "scripts/setup.sh")
+    c.run("train", settings(c, {"path": str(GOLDEN / "pairs-0.parquet")}, "out"),
+          env={"RLALGO_ARROW_PLUGIN": str(c.folder / "none.so")}).expect(1, "data.6", "scripts/setup.sh")
     plugin = c.folder / "librlalgo_arrow.so"
     shutil.copy(pathlib.Path(c.program).parent / "librlalgo_arrow.so", plugin)
     patched = plugin.read_bytes().replace(b"libparquet.so.", b"libparqu3t.so.")
