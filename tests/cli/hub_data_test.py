@@ -77,7 +77,7 @@ def preferences_from_the_hub(c):
     files = [str(GOLDEN / "pairs-0.parquet"), str(GOLDEN / "pairs-1.parquet")]
     c.run("train", settings(c, {"path": "parquet", "data_files": files, "split": "train[4:20]"}, "part")).expect(0)
     same_run(c, "lines_part", "part")
-    c.run("train", settings(c, {"path": "team/pairs", "name": "pears"}, "bad"), env=env).expect(1, "data.43", "did you mean pairs?")
+    c.run("train", settings(c, {"path": "team/pairs", "name": "pair"}, "bad"), env=env).expect(1, "data.43", "did you mean pairs?")
     c.run("train", settings(c, {"path": "team/pairs", "name": "other"}, "bad"), env=env).expect(1, "data.1", "data/none-*")
     c.run("train", settings(c, {"path": "team/pairs", "revision": "v2"}, "bad"), env=env).expect(1, "data.1")
 
