@@ -20,6 +20,7 @@ void print_keys(const std::vector<std::string>& words) {
   for (const config::KeySection& section : config::key_sections())
     for (const config::Key& row : section.rows) {
       names.emplace_back(row.name);
+      names.emplace_back(row.name.substr(row.name.rfind('.') + 1));
       bool asked = words.empty();
       for (const std::string& word : words) asked = asked || row.name.find(word) != std::string_view::npos;
       if (!asked || !config::is_documented(row)) continue;
