@@ -107,8 +107,8 @@ def resume_after_kill(c):
 def preprocess_then_train(c):
     name = settings(c, dataset_prepared_path="prepared", precompute_ref_log_probs=True)
     first = c.run("preprocess", name, "--debug").expect(0, "24 pairs to train on", "prepared in prepared")
-    assert "chosen   " in first.out and "rejected " in first.out, first.out
-    assert "tokens: " in first.out and "read from" not in first.out, first.out
+    assert ", chosen, " in first.out and ", rejected, " in first.out, first.out
+    assert " tokens, " in first.out and " with loss" in first.out and "read from" not in first.out, first.out
     c.run("preprocess", name).expect(0, "read from prepared")
     assert len(list((c.folder / "prepared").glob("answers-*.bin"))) == 1
     c.run("train", name).expect(0, "read from prepared", "computed and kept in prepared")
