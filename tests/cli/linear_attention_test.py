@@ -171,6 +171,18 @@ def adapters_have_the_names_of_peft(c):
 
 
 @case
+def adapters_of_qwen3_next_stand_outside_of_mlps(c):
+    rows(c)
+    base = {**PAIRS, "base_model": model(c, "qwen3_next"), "rl": "dpo", "adapter": "lora", "lora_r": 2, "lora_alpha": 4,
+            "output_dir": "out"}
+    c.run("train", write(c, base, "lora.yaml", lora_target_linear=True)).expect(0)
+    targets = json.loads((c.folder / "out/adapter_config.json").read_text())["target_modules"]
+    assert sorted(targets) == ["in_proj_ba", "in_proj_qkvz", "k_proj", "o_proj", "out_proj", "q_proj", "shared_expert_gate",
+                               "v_proj"], targets
+    c.run("train", write(c, base, "no.yaml", lora_target_modules=["q_proj", "up_proj"])).expect(2, "model.40", "up_proj")
+
+
+@case
 def of_a_checkpoint_that_sees_images_the_text_is_trained(c):
     rows(c)
     text = pathlib.Path(model(c))

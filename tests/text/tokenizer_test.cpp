@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <rlalgo/core/philox.hpp>
+#include <rlalgo/text/detail/tokenizer_class.hpp>
 #include <rlalgo/text/detail/tokenizer_parts.hpp>
 #include <rlalgo/text/tokenizer.hpp>
 
@@ -75,6 +76,24 @@ std::string random_text(std::uint64_t index) {
 
 // ids recorded from the Python package tokenizers 0.23 by scripts/fixtures/text_tokenizers.py; RLALGO_TOKENIZER_CASES
 // names a larger directory of the same form
+TEST_CASE("models of Qwen3.5 have the tokenizer class that transformers takes for their type") {
+  using text::detail::TokenizerClass;
+  const auto of = [](const char* type, const char* named) {
+    text::detail::TokenizerSource source;
+    source.model = {{"model_type", type}};
+    if (*named != '\0') source.config = {{"tokenizer_class", named}};
+    return text::detail::class_of(source, [] { return true; });
+  };
+  for (const char* type : {"qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text"})
+    for (const char* named : {"", "Qwen2Tokenizer", "TokenizersBackend", "PreTrainedTokenizerFast"})
+      CHECK(of(type, named) == TokenizerClass::qwen3_5);
+  CHECK(of("qwen3_5_text", "") == TokenizerClass::qwen3_5);
+  CHECK(of("qwen3_5_text", "Qwen2TokenizerFast") == TokenizerClass::qwen2);
+  CHECK(of("qwen3_5_text", "TokenizersBackend") == TokenizerClass::as_in_file);
+  CHECK(of("qwen3_next", "") == TokenizerClass::qwen2);
+  CHECK(of("qwen3_next", "TokenizersBackend") == TokenizerClass::as_in_file);
+}
+
 TEST_CASE("encodes and decodes as the tokenizers library does") {
   std::vector<std::filesystem::path> all;
   for (const auto& entry : std::filesystem::directory_iterator(golden)) {

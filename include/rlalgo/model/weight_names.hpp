@@ -58,9 +58,9 @@ inline constexpr auto all_down = [](auto& layer) -> auto& { return layer.all_dow
 }  // namespace parts
 
 // The parts of an MLP of experts: routed(…) for the router and the experts that it chooses among, linear(…) for the rest.
-// The list of a layer's experts gets its length where it may.
+// The list of a layer's experts gets its length where it may. `adapters`: LayerSpec::mlp_adapters.
 template <class Map, class Routed>
-void visit_experts(const DecoderConfig& c, const ExpertSpec& e, Map&& linear, Routed&& routed) {
+void visit_experts(const DecoderConfig& c, const ExpertSpec& e, Map&& linear, Routed&& routed, bool adapters = true) {
   const std::string block(e.block);
   routed(block + "." + std::string(e.router), parts::router, e.count, c.hidden_size, e.bias);
   const auto gated = [&](const std::string& path, auto of, std::int64_t width, auto&& visit, std::string_view gate,
@@ -83,7 +83,8 @@ void visit_experts(const DecoderConfig& c, const ExpertSpec& e, Map&& linear, Ro
           e.bias);
   }
   if (e.shared_width == 0) return;
-  gated(block + ".shared_expert.", parts::shared, e.shared_width, linear, "gate_proj", "up_proj", "down_proj", false);
+  const auto shared = [&](auto&&... part) { adapters ? linear(part...) : routed(part...); };
+  gated(block + ".shared_expert.", parts::shared, e.shared_width, shared, "gate_proj", "up_proj", "down_proj", false);
   linear(block + ".shared_expert_gate", parts::shared_gate, 1, c.hidden_size, false);
 }
 
@@ -143,7 +144,7 @@ void visit_parts(const DecoderConfig& c, const LayerSpec& s, Norm&& norm, Map&& 
   norm_if_named(s.norms.attention_output, parts::attention_output_norm);
   norm_if_named(s.norms.mlp, parts::mlp_norm);
   if (s.experts.count > 0) {
-    visit_experts(c, s.experts, linear, routed);
+    visit_experts(c, s.experts, linear, routed, s.mlp_adapters);
   } else {
     const auto map = [&](std::string_view path, auto member, std::int64_t out, std::int64_t in) {
       s.mlp_adapters ? linear(path, member, out, in, s.mlp_bias) : routed(path, member, out, in, s.mlp_bias);

@@ -413,6 +413,7 @@ inline void describe_qwen3_next(const JsonFields& fields, DecoderConfig& c) {
                       .shared_width = fields.positive("shared_expert_intermediate_size", 512),
                       .normalised = fields.boolean("norm_topk_prob").value_or(true)},
                      {.count = 512, .chosen = 10, .two_spellings = false}, c);
+  each_spec(c, [](LayerSpec& spec, std::int64_t) { spec.mlp_adapters = false; });
 }
 
 struct Family {

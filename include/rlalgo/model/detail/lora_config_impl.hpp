@@ -198,7 +198,8 @@ namespace detail {
 RLALGO_INLINE void check_expert_targets(const LoraConfig& c, const std::vector<std::string>& linears,
                                         const std::vector<std::string>& modules) {
   const auto of_mlp = [](const std::string& path) {
-    return path.find(".mlp.") != std::string::npos || path.find(".block_sparse_moe.") != std::string::npos;
+    return (path.find(".mlp.") != std::string::npos && !path.ends_with(".shared_expert_gate")) ||
+           path.find(".block_sparse_moe.") != std::string::npos;
   };
   const auto is_expert = [](const std::string& path) { return path.find(".experts.") != std::string::npos; };
   if (std::none_of(modules.begin(), modules.end(), is_expert)) return;

@@ -10,7 +10,8 @@
 //   GPT2Tokenizer, GPTNeoXTokenizer      GPT-2's splitting pattern; the second with NFC and without post-processor
 //   CohereTokenizer                      NFC, digits apart, then GPT-2's splitting pattern
 // The class is the tokenizer_class of tokenizer_config.json, else of config.json, with these exceptions: models of type
-// qwen2 are always Qwen2Tokenizer's, and qwen3's and those of Qwen's experts where no class is named, as Gemma's are
+// qwen2 are always Qwen2Tokenizer's, those of qwen3_5, qwen3_5_moe and qwen3_5_moe_text always Qwen3_5Tokenizer's (of qwen3_5_text and
+// qwen3_next where no class is named), and qwen3's and those of Qwen's experts where no class is named, as Gemma's are
 // GemmaTokenizer's and Cohere's CohereTokenizer's; those of mistral, mixtral, phi3, olmo2, glm4 and granite take tokenizer.json as it is; so does LlamaTokenizer
 // where tokenizer.json is byte-level.
 //
@@ -59,10 +60,13 @@ template <class ByteLevel>
   if (name.empty()) name = string_in(source.model, "tokenizer_class");
   if (name.ends_with("Fast")) name.resize(name.size() - 4);
   if (type == "qwen2") return TokenizerClass::qwen2;
+  if (type == "qwen3_5" || type == "qwen3_5_moe" || type == "qwen3_5_moe_text") return TokenizerClass::qwen3_5;
   for (const char* as_in_file : {"mistral", "mixtral", "phi3", "olmo2", "glm4", "granite"})
     if (type == as_in_file) return TokenizerClass::as_in_file;
   if (name.empty()) {
     if (type == "qwen3" || type == "qwen2_moe" || type == "qwen3_moe") return TokenizerClass::qwen2;
+    if (type == "qwen3_next") return TokenizerClass::qwen2;
+    if (type == "qwen3_5_text") return TokenizerClass::qwen3_5;
     if (type == "cohere" || type == "cohere2") return TokenizerClass::cohere;
     const bool gemma = type == "gemma" || type == "gemma2" || type == "gemma3" || type == "gemma3_text";
     return gemma ? TokenizerClass::gemma : TokenizerClass::as_in_file;
