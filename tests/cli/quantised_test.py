@@ -67,6 +67,16 @@ def resumed(c):
 
 
 @case
+def kept_reference(c):
+    """Log-probs of a reference that were kept are not those of one in other bits, or in another dtype."""
+    rows(c)
+    kept = {"precompute_ref_log_probs": True, "dataset_prepared_path": "prepared", "max_steps": 1}
+    for changes in (LORA, QLORA, {**QLORA, "bnb_4bit_quant_type": "fp4"}, EIGHT, {**QLORA, "bf16": True}):
+        train(c, {**changes, **kept}).expect(0, "computed and kept in")
+        train(c, {**changes, **kept}).expect(0, "read from")
+
+
+@case
 def generated(c):
     """The engine draws with the trainer's numbers: what it reports of its tokens is what training computes."""
     for bits in (QLORA, EIGHT):

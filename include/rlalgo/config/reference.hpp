@@ -35,6 +35,13 @@ struct Reference {
   std::string out = weights_identity(resolve_model(c.base_model, c.place("base_model"), c.model_revision.value_or("")));
   if (model.base_model != c.base_model) out += weights_identity(resolve_model(model.base_model, c.place("base_model")));
   if (c.lora_model_dir) out += weights_identity(resolve_model(*c.lora_model_dir, c.place("lora_model_dir")));
+  if (c.bfloat16) out += " bfloat16";
+  if (const auto bits = c.quantisation()) {
+    out += " " + std::string(model::name_of(bits->code)) + " " + std::to_string(bits->block) +
+           (bits->nested ? " nested" : "") + (bits->experts ? " experts" : "") + " " +
+           std::to_string(static_cast<int>(bits->products));
+    for (const std::string& pattern : bits->skip) out += " -" + pattern;
+  }
   return out;
 }
 
