@@ -249,7 +249,7 @@ def what_cannot_be_is_refused(c):
     rows(c)
     c.run("train", write(c, {**PAIRS, "rl": "dpo"}, "dense.yaml", trl={"router_aux_loss_coef": 0.1})).expect(2, "config.49", "no experts")
     experts = model(c)
-    c.run("train", write(c, {**PAIRS, "rl": "dpo", "base_model": experts}, "low.yaml", trl={"router_aux_loss_coef": -1})).expect(2, "config.49")
+    c.run("train", write(c, {**PAIRS, "rl": "dpo", "base_model": experts}, "low.yaml", trl={"router_aux_loss_coef": -1})).expect(2, "config.6]")
     shared = write(c, {**PAIRS, "rl": "dpo", "base_model": experts, "context_parallel_size": 2}, "context.yaml")
     c.run("train", shared, "--nproc-per-node", 2).expect(2, "model.39", "router_aux_loss_coef")
     off = write(c, {**PAIRS, "rl": "dpo", "base_model": experts, "context_parallel_size": 2, "trl": {"router_aux_loss_coef": 0}}, "off.yaml")

@@ -49,6 +49,9 @@ const std::vector<Json>& bases() {
       with(online, R"({"rl": "ebft", "ebft": {"mode": "strided"}, "trl": null})"),
       with(online,
            R"({"adapter": "lora", "lora_r": 8, "lora_alpha": 16, "lora_target_linear": true, "lora_dropout": 0.1})"),
+      with(
+          online,
+          R"({"adapter": "lora", "lora_r": 8, "lora_alpha": 16, "lora_target_linear": true, "load_in_4bit": true})"),
       pairs,
       with(pairs, R"({"dpo_loss_type": ["discopop"], "trl": {"sync_ref_model": true}})"),
       with(
@@ -157,6 +160,9 @@ std::vector<std::string> good_values(const Key& row) {
       {"optimizer", {"lion"}},
       {"lr_scheduler", {"linear"}},
       {"device", {"cpu"}},
+      {"bnb_4bit_compute_dtype", {"bfloat16"}},
+      {"bnb_config_kwargs.bnb_4bit_compute_dtype", {"bfloat16"}},
+      {"bnb_config_kwargs.blocksize", {"128"}},
       {"lr_scheduler_kwargs.warmup_type", {"cosine", "1-sqrt"}},
       {"lr_scheduler_kwargs.decay_type", {"linear"}},
       {"lr_scheduler_kwargs.anneal_strategy", {"linear"}},

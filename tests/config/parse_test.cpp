@@ -471,7 +471,7 @@ TEST_CASE("a base in 4 or 8 bits has axolotl's settings, and bnb_config_kwargs c
                             "bnb_4bit_compute_dtype: torch.float32, llm_int8_skip_modules: [o_proj]}\n") ==
         rlalgo::model::Quantisation{.block = 128, .products = rlalgo::model::ProductsIn::float32, .skip = {"o_proj"}});
   CHECK(quantisation(four + "quantize_moe_experts: true\n") == rlalgo::model::Quantisation{.experts = true});
-  CHECK(lacks(warning_of(minimal + adapter + four + "bnb_4bit_compute_dtype: float16\n"), {"c.yaml:15", "float32"}) ==
+  CHECK(lacks(warning_of(minimal + adapter + four + "bnb_4bit_compute_dtype: float16\n"), {"c.yaml:14", "float32"}) ==
         "");
   CHECK(lacks(warning_of(minimal + adapter + four + "bnb_config_kwargs: {llm_int8_threshold: 6.0}\n"), {"outliers"}) ==
         "");

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/config/key.hpp>
@@ -58,6 +59,13 @@ inline void read_block(const Node& node, std::int64_t& out) {
   raise_range("bnb_config_kwargs.blocksize", node, "32, 64, 128, 256, 512, 1024, 2048 or 4096");
 }
 
+// Of a base that is whole.
+inline Keys without_bits(Keys rows) {
+  for (Key& row : rows)
+    std::move(row).without_effect("the base is whole: load_in_4bit and load_in_8bit quantise it");
+  return rows;
+}
+
 }  // namespace detail
 
 // clang-format off
@@ -79,14 +87,12 @@ inline void read_block(const Node& node, std::int64_t& out) {
       detail::read_products(node, "bnb_4bit_compute_dtype", b.bnb_4bit_compute_dtype); }).shows("the model's").only_if_written(),
     key("quantize_moe_experts", b.quantize_moe_experts, "the maps of experts, too").only_if_written(),
   };
-  if (!b.on())
-    for (Key& row : out) std::move(row).without_effect("the base is whole: load_in_4bit and load_in_8bit quantise it");
-  return out;
+  return b.on() ? out : detail::without_bits(std::move(out));
 }
 
 // Of the section bnb_config_kwargs.
 [[nodiscard]] inline Keys bnb_keys(QuantisedBase& b) {
-  return {
+  Keys out = {
     key("bnb_config_kwargs.bnb_4bit_quant_type", b.bnb_4bit_quant_type, "").one_of({"nf4", "fp4"}).same_as("bnb_4bit_quant_type")
         .only_if_written(),
     key("bnb_config_kwargs.bnb_4bit_use_double_quant", b.bnb_4bit_use_double_quant, "").same_as("bnb_4bit_use_double_quant")
@@ -99,6 +105,7 @@ inline void read_block(const Node& node, std::int64_t& out) {
     key("bnb_config_kwargs.llm_int8_skip_modules", b.llm_int8_skip_modules, "modules that stay whole, by the end of their path or as a "
         "pattern of its beginning").shows("lm_head").only_if_written(),
   };
+  return b.on() ? out : detail::without_bits(std::move(out));
 }
 // clang-format on
 
