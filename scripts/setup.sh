@@ -20,7 +20,7 @@ cd "$root"
 
 torch_version=2.11.0
 arrow_version=26.0.1
-packages=(g++ cmake ninja-build ccache mold pkg-config python3 python3-venv pyflakes3 ca-certificates
+packages=(g++ cmake ninja-build ccache mold pkg-config python3 python3-venv python3-yaml python3-jsonschema pyflakes3 ca-certificates
   nlohmann-json3-dev libpcre2-dev libicu-dev libyaml-cpp-dev libcli11-dev libspdlog-dev
   libboost-dev libeigen3-dev librange-v3-dev libgloo-dev zlib1g-dev catch2 libbenchmark-dev)
 # What stands for the packages on a system without dpkg.

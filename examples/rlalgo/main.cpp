@@ -48,7 +48,7 @@ struct Verb {
   Stage stage = Stage::at_once;
 };
 
-constexpr std::array<Verb, 15> verbs = {{
+constexpr std::array<Verb, 16> verbs = {{
     {"init", "init [FILE] [--model DIR --data PATH --method grpo]",
      "writes a configuration with comments that runs; asks on a terminal", cli::init},
     {"train", "train CONFIG.yaml [--dry-run] [--key value …]",
@@ -72,10 +72,13 @@ constexpr std::array<Verb, 15> verbs = {{
     {"report", "report OUTPUT_DIR… [--serve]",
      "rewrites report.html of a finished or running training, compares several, or serves a page that follows them",
      cli::report},
-    {"keys", "keys [WORD …]", "prints keys of a configuration: defaults, values, what they mean", cli::keys},
+    {"keys", "keys [WORD …] [--json-schema]",
+     "prints keys of a configuration: defaults, values, what they mean; or all of them as a JSON schema", cli::keys},
     {"fetch", "fetch NAME [--repo-type model|dataset] …",
      "downloads a model or a dataset of the Hugging Face Hub into the cache", cli::fetch, true, Stage::starting},
     {"doctor", "doctor", "prints what a report of a bug should say about the machine", cli::doctor},
+    {"completion", "completion bash|zsh|fish", "prints completions of verbs, options and keys for a shell",
+     cli::completion},
     {"version", "version", "prints the versions of rlalgo and of what it is built on", cli::version},
 }};
 
@@ -230,6 +233,20 @@ void keep_fewer_compiled_shapes() { ::setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", 
 }  // namespace
 
 namespace rlalgo::cli {
+
+std::vector<VerbWords> verb_words() {
+  std::vector<VerbWords> out;
+  for (const Verb& verb : verbs) {
+    CLI::App app;
+    app.set_help_flag("-h,--help", "prints this");
+    (void)verb.add(app);
+    out.push_back({verb.name, verb.what, {}, app.get_prefix_command()});
+    for (const CLI::Option* option : app.get_options())
+      for (const std::string& name : option->get_lnames())
+        out.back().options.push_back({"--" + name, option->get_description(), option->get_items_expected_max() == 0});
+  }
+  return out;
+}
 
 void require_output() {
   std::cout.flush();

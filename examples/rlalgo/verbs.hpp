@@ -3,6 +3,9 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -21,10 +24,24 @@ Run generate(CLI::App& app);
 Run vllm_serve(CLI::App& app);
 Run report(CLI::App& app);
 Run keys(CLI::App& app);
+Run completion(CLI::App& app);
 Run fetch(CLI::App& app);
 Run init(CLI::App& app);
 Run doctor(CLI::App& app);
 Run version(CLI::App& app);
+
+// What the verbs are and take, for completions.
+struct VerbOption {
+  std::string name;  // --checkpoint
+  std::string says;
+  bool flag = false;  // without a value
+};
+struct VerbWords {
+  std::string_view name, what;
+  std::vector<VerbOption> options;
+  bool takes_keys = false;  // of a configuration, as --key value
+};
+[[nodiscard]] std::vector<VerbWords> verb_words();
 
 // Raises cli.17 when something that was printed has not arrived: the disk is full, the descriptor is closed.
 void require_output();

@@ -214,10 +214,7 @@ std::vector<std::string> bad_values(const Key& row) {
   if (form == "list of numbers") return {"[.inf]", "[.nan]", "[a]", "[-.inf]"};
   std::vector<std::string> out = {".inf", "-.inf", ".nan", "some text", "[1]"};
   if (form == "whole number") out.push_back("1.25");
-  static const std::set<std::string_view> unset_by_zero = {"evals_per_epoch", "saves_per_epoch", "save_total_limit",
-                                                           "loss_watchdog_patience", "trl.vllm_sync_interval"};
-  if (std::isfinite(row.range.low) && !(row.range.low == 1 && unset_by_zero.contains(row.name)))
-    out.push_back(spelled(row.range.low - 1));
+  if (std::isfinite(row.range.low)) out.push_back(spelled(row.range.low - (row.or_zero ? 2 : 1)));
   if (std::isfinite(row.range.high)) out.push_back(spelled(row.range.high * 2 + 1));
   return out;
 }

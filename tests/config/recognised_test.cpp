@@ -15,6 +15,7 @@
 #include <rlalgo/config/detail/read_datasets.hpp>
 #include <rlalgo/config/detail/read_generation_kwargs.hpp>
 #include <rlalgo/config/keys.hpp>
+#include <rlalgo/config/names_elsewhere.hpp>
 #include <rlalgo/config/recognised.hpp>
 
 using namespace rlalgo::config;
@@ -63,6 +64,7 @@ std::vector<std::span<const Reason>> tables() {
           lacking_trl_keys(),
           idle_keys(),
           idle_trl_keys(),
+          reasons_elsewhere(),
           idle_prefixes(),
           removed_keys(),
           rlalgo::config::detail::lacking_adapter_keys(),

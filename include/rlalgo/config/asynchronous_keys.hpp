@@ -63,7 +63,7 @@ struct AsynchronousConfig {
       // 0 is 1, as in axolotl.
     key("trl.vllm_sync_interval", a.vllm_sync_interval, "optimizer steps between two hand-overs of the weights, at least").by(
         "whole number", [&a](const Node& node) { detail::convert(node, "trl.vllm_sync_interval",
-        a.vllm_sync_interval); if (a.vllm_sync_interval == 0) a.vllm_sync_interval = 1; }).within(count(1)).when(ahead),
+        a.vllm_sync_interval); if (a.vllm_sync_interval == 0) a.vllm_sync_interval = 1; }).within(count(1)).or_nothing().when(ahead),
     key("trl.max_staleness", a.max_staleness, "updates that a completion may be behind, which the two before must keep; unset = no limit "
         "(TRL's name)").within(count(0)).when(ahead),
     key("trl.streaming_partial_batch", a.streaming_partial_batch, "a generation is trained on while it is made").when(ahead)

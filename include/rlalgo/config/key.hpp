@@ -203,6 +203,7 @@ struct Key {
   Target target = {};
   Range range = {};
   bool ranged = false;
+  bool or_zero = false;  // 0 is the same as nothing, whatever the range, as of axolotl's counts and distances
   Names words = {};
   std::vector<std::pair<std::string_view, std::string_view>> synonyms = {};  // a word or flag, and what it stands for
   std::function<void(const Node&)> reader = {};
@@ -223,6 +224,7 @@ struct Key {
   Resume resume = {};
 
   Key&& within(Range r) && { return range = r, ranged = true, std::move(*this); }
+  Key&& or_nothing() && { return or_zero = true, std::move(*this); }
   Key&& one_of(std::vector<std::string> names) && {
     return words.known = names, words.supported = std::move(names), std::move(*this);
   }

@@ -1,6 +1,8 @@
 // What the row of a key says, as text: for `rlalgo keys`, and as the tables of docs/configuration.md (scripts/key_tables.py).
 #pragma once
 
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -64,10 +66,37 @@ namespace rlalgo::config {
   return out;
 }
 
+// The methods that read a key, for a line of text; "": all of them.
+[[nodiscard]] inline std::string methods_reading(std::string_view name) {
+  static const std::map<std::string, std::vector<std::string>, std::less<>> all = [] {
+    std::map<std::string, std::vector<std::string>, std::less<>> out;
+    for_each_reading([&](const Recipe& recipe, const Keys& rows) {
+      for (const Key& row : rows) {
+        std::vector<std::string>& readers = out[std::string(row.name)];
+        const bool reads = row.recipes.empty() || among(recipe.name, row.recipes);
+        if (reads && (readers.empty() || readers.back() != recipe.name)) readers.emplace_back(recipe.name);
+      }
+    });
+    return out;
+  }();
+  const auto found = all.find(name);
+  if (found == all.end() || found->second.size() == recipes().size()) return "";
+  const std::vector<std::string>& read = found->second;
+  std::vector<std::string> online;
+  for (const Recipe& recipe : recipes())
+    if (recipe.generates) online.emplace_back(recipe.name);
+  return read == online ? "all that generate (" + detail::joined(online) + ")" : detail::joined(read);
+}
+
 // A key for a terminal.
 [[nodiscard]] inline std::string plain_text(const Key& row, const Keys& rows) {
-  std::string out =
-      std::string(row.name) + " (" + default_of(row) + "): " + values_of(row) + "\n    " + meaning_of(row, rows) + "\n";
+  std::string values = values_of(row);
+  const std::string_view form = row.form.empty() ? row.target.form : row.form;
+  if (!values.starts_with(form) && row.words.known.empty()) values = std::string(form) + ", " + values;
+  const std::string shown = default_of(row), methods = methods_reading(row.name);
+  std::string out = std::string(row.name) + ": " + values + (shown == "–" ? "" : " (default: " + shown + ")") +
+                    "\n    " + meaning_of(row, rows) + "\n";
+  if (!methods.empty()) out += "    methods: " + methods + "\n";
   if (!row.resume.why.empty()) out += "    a resumed run may change it: " + std::string(row.resume.why) + "\n";
   return out;
 }

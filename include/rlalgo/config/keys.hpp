@@ -1,6 +1,7 @@
 // The rows of all keys (config/key.hpp), and what follows from them about methods.
 //
 //   keys_of(config)          those that its recipe reads, or names as without effect, bound to `config`
+//   for_each_reading(f)      f(recipe, rows) for every recipe, and the options of each schedule and optimizer
 //   every_key()              those of all recipes, with their defaults: for documentation, and for what is asked by name
 //   readers_of(key, recipe)  the recipes that `key` belongs to, among those that learn from the same kind of data as `recipe`
 //   refused_keys(recipe)     those that belong to others of them alone
@@ -16,6 +17,7 @@
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/methods.hpp>
 #include <rlalgo/config/run_config.hpp>
+#include <rlalgo/config/structure_keys.hpp>
 
 namespace rlalgo::config {
 
@@ -50,6 +52,42 @@ inline void append(Keys& out, Keys rows) {
   return out;
 }
 
+// The rows are bound to an object that ends with the visit.
+template <class F>
+void for_each_reading(F&& visit) {
+  for (const Recipe& recipe : recipes()) {
+    const auto with = [&](auto&& change, auto&& rows) {
+      RunConfig c;
+      c.rl = recipe.name;
+      c.lora.emplace();
+      change(c);
+      visit(recipe, rows(c));
+    };
+    const std::vector<std::string> modes =
+        recipe.matches_features ? names_of(matching_modes()).known : std::vector<std::string>{std::string()};
+    for (const std::string& mode : modes)
+      with(
+          [&](RunConfig& c) {
+            if (!mode.empty()) c.ebft.mode = mode;
+          },
+          [](RunConfig& c) { return keys_of(c); });
+    const Names names = schedulers();
+    for (const std::string& schedule : names.known)
+      with([&](RunConfig& c) { c.lr_scheduler = schedule; },
+           [](RunConfig& c) {
+             Keys out = schedule_keys(c);
+             detail::append(out, rate_keys(c));
+             return out;
+           });
+    with([](RunConfig&) {},
+         [](RunConfig& c) {
+           Keys out = muon_keys(c.muon);
+           detail::append(out, adafactor_keys(c.adafactor));
+           return out;
+         });
+  }
+}
+
 // Rows that are documented together.
 struct KeySection {
   std::string_view name;    // of its table in docs/configuration.md
@@ -68,11 +106,23 @@ struct KeySection {
       for (const Keys& some : rows) detail::append(out.back().rows, some);
     };
     static model::LoraConfig adapter;
-    section("model", "", {model_keys(c), token_keys(c), machine_keys(c)});
-    section("adapter", "", {adapter_keys(adapter), bits_keys(c.bnb), quantisation_keys(c.bnb), bnb_keys(c.bnb)});
+    section("method", "", {recipe_keys()});
+    section("model", "", {model_keys(c), token_keys(c), machine_keys(c), refused_precision_keys()});
+    section(
+        "adapter", "",
+        {adapter_choice_keys(), adapter_keys(adapter), bits_keys(c.bnb), quantisation_keys(c.bnb), bnb_keys(c.bnb)});
     section("data", "", {data_keys(c), {prompt_length_key(c)}});
-    section("optimization", "", {step_keys(c), {optimizer_key(c)}, rate_keys(c), update_keys(c), sharding_keys()});
-    section("output", "", {output_keys(c)});
+    section("dataset entries", "datasets[].", {entry_keys()});
+    section("optimization", "",
+            {step_keys(c),
+             {optimizer_key(c)},
+             rate_keys(c),
+             arguments_keys(),
+             update_keys(c),
+             sharding_keys(),
+             other_layout_keys()});
+    section("output", "", {output_keys(c), file_format_keys()});
+    section("trackers", "", {tracker_rows()});
     section("rewards", "trl.", {reward_keys(t)});
     section("completions", "trl.", {geometry_keys(t), sampling_keys(t), {generation_kwargs_key(t), template_key(t)}});
     section("turns", "trl.", {turn_keys(t)});

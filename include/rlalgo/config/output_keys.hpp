@@ -56,19 +56,19 @@ struct OutputConfig {
         .free(resume::evaluation),
     key("save_strategy", o.save_strategy, "the same").one_of(strategies).shows("every epoch").free(resume::when),
     key("eval_steps", o.eval_steps, "below 1 a fraction of all steps; without `val_set_size` and `test_datasets` it has no effect, with a "
-        "warning").within(steps).free(resume::evaluation),
-    key("evals_per_epoch", o.evals_per_epoch, "0 is no evaluation").within(count(1)).free(resume::evaluation),
+        "warning").within(steps).or_nothing().free(resume::evaluation),
+    key("evals_per_epoch", o.evals_per_epoch, "0 is no evaluation").within(count(1)).or_nothing().free(resume::evaluation),
     key("eval_on_start", o.eval_on_start, "an evaluation before the first step; `false`: none. transformers' name").shows("where one of the "
         "keys above is set, as axolotl has it").only_if_written().free(resume::evaluation),
-    key("save_steps", o.save_steps, "below 1 a fraction of all steps; 0 is the usual saving, as in axolotl").within(steps)
+    key("save_steps", o.save_steps, "below 1 a fraction of all steps; 0 is the usual saving, as in axolotl").within(steps).or_nothing()
         .free(resume::when),
-    key("saves_per_epoch", o.saves_per_epoch, "the same").within(count(1)).free(resume::when),
-    key("save_total_limit", o.save_total_limit, "checkpoints that are kept; 0 is 4").within(count(1)).free(resume::when),
+    key("saves_per_epoch", o.saves_per_epoch, "the same").within(count(1)).or_nothing().free(resume::when),
+    key("save_total_limit", o.save_total_limit, "checkpoints that are kept; 0 is 4").within(count(1)).or_nothing().free(resume::when),
     key("loss_watchdog_threshold", o.loss_watchdog_threshold, "a loss above it in so many steps in a row ends the run: the model as it "
         "then is goes to `output_dir`, a line says so, `run.json` has the status `stopped`, and the exit status is 0. What counts is the "
         "newest logged loss at the end of each step, as in axolotl, so the run ends one step after the record of the last violation; a "
         "checkpoint is saved where epochs have one").within(any_number).only_if_written().free(ends),
-    key("loss_watchdog_patience", o.loss_watchdog_patience, "so many steps; 0 is 3").within(count(1))
+    key("loss_watchdog_patience", o.loss_watchdog_patience, "so many steps; 0 is 3").within(count(1)).or_nothing()
         .when(where([&o] { return o.loss_watchdog_threshold.has_value(); }, "there is no loss_watchdog_threshold")).only_if_written()
         .free(ends),
     key("save_only_model", o.save_only_model, "checkpoints without the optimizer's state: no resume").free(resume::when),

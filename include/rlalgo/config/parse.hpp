@@ -31,6 +31,7 @@
 #include <rlalgo/config/document.hpp>
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/methods.hpp>
+#include <rlalgo/config/names_elsewhere.hpp>
 #include <rlalgo/config/overrides.hpp>
 #include <rlalgo/config/ranks.hpp>
 #include <rlalgo/config/run_config.hpp>
@@ -202,8 +203,9 @@ inline void read_keys(Reader& reader, RunConfig& config, bool preference, int ra
                "it concerns learning from preferences (rl: dpo, kto …)");
   reader.recognise("strict");
 
-  trl.finish(reader.known());
-  reader.finish(with_prefix(trl.known(), "trl."));
+  const Answers answers = [&](const std::string& key) { return written_here(key, config.rl); };
+  trl.finish(reader.known(), answers);
+  reader.finish(with_prefix(trl.known(), "trl."), answers);
 }
 
 }  // namespace detail

@@ -201,6 +201,13 @@ void Findings::record(const std::string& key, const T& field) {
   values[key] = [&field] { return detail::as_json(field); };
 }
 
+// What a key that is none here is called here, where another program has it (config/names_elsewhere.hpp).
+struct Answer {
+  std::string key;     // "": nothing says the same
+  std::string remedy;  // as the end of an error
+};
+using Answers = std::function<std::optional<Answer>(const std::string& key)>;
+
 class Reader {
  public:
   // `section` should be a mapping; `prefix` is "" or ends in a dot.
@@ -279,27 +286,34 @@ class Reader {
   [[nodiscard]] const std::string& prefix() const { return prefix_; }
   [[nodiscard]] Findings& findings() { return findings_; }
 
-  // Refuses the keys that were not taken. `elsewhere` are full names of keys of other sections, to suggest from. What was meant is
-  // not judged: it has not the value that the file gives it.
+  // Refuses the keys that were not taken. `elsewhere` are full names of keys of other sections, to suggest from, `answers` those of other
+  // programs. What was meant is not judged: it has not the value that the file gives it.
   // True: there were none.
-  bool finish(const std::vector<std::string>& elsewhere = {}) const {
+  bool finish(const std::vector<std::string>& elsewhere = {}, const Answers& answers = {}) const {
     std::vector<std::string> meant;
     std::vector<core::ErrorText> unknown;
     for (const Member& member : section_.members) {
       if (seen_.contains(member.key)) continue;
-      std::string nearest = core::nearest_name(member.key, known_);
-      std::string remedy = nearest.empty() ? "" : "did you mean " + prefix_ + nearest + "?";
-      if (!nearest.empty()) meant.push_back(prefix_ + nearest);
-      for (const std::string& name : elsewhere)
-        if (name.substr(name.rfind('.') + 1) == member.key) {
-          remedy = "this key is written " + name;
-          meant.push_back(name);
-        }
+      std::string remedy;
+      if (const std::optional<Answer> answer = answers ? answers(member.key) : std::nullopt; answer) {
+        remedy = answer->remedy;
+        meant.push_back(answer->key);
+      } else {
+        const std::string nearest = core::nearest_name(member.key, known_);
+        if (!nearest.empty()) remedy = "did you mean " + prefix_ + nearest + "?";
+        if (!nearest.empty()) meant.push_back(prefix_ + nearest);
+        for (const std::string& name : elsewhere)
+          if (name.substr(name.rfind('.') + 1) == member.key) {
+            remedy = "this key is written " + name;
+            meant.push_back(name);
+          }
+      }
       const Place& place = member.value.place.command_line() ? member.value.place : member.place;
       const std::string all = remedy.empty() && known_.size() <= 8 ? detail::joined(known_) : "";
       unknown.push_back(
           {.what = "unknown key " + prefix_ + member.key, .expected = all, .where = place.text(), .remedy = remedy});
     }
+    std::erase(meant, "");
     for (const std::string& key : meant) findings_.refusals.forget(key);
     for (const core::ErrorText& text : unknown) findings_.refusals.add_own(4, text);
     for (const std::string& key : meant) findings_.refusals.distrust(key);
