@@ -174,8 +174,9 @@ TEST_CASE(
   engine.scheduler().reset_prefix_cache();
   CHECK(run(engine, {.prompt = prompt_of(130, 70, 1), .sampling = {.max_new_tokens = 1}}).cached_tokens == 0);
   CHECK(run(engine, {.prompt = prompt_of(130, 70, 2), .sampling = {.max_new_tokens = 1}}).cached_tokens == 64);
-  // All of a prompt in one pass: its last page alone, until another prompt parts from it.
-  DecoderEngine wide(config, {.max_slots = 4, .prefill_rows = 200, .threads = 1});
+  // All of a prompt in one pass: its last page alone, until another prompt parts from it. There is room for all that
+  // prompts leave behind; without it (cache_bytes 0) each takes the pages that the one before it has left.
+  DecoderEngine wide(config, {.max_slots = 4, .prefill_rows = 200, .threads = 1, .cache_bytes = 16 * page});
   wide.scheduler().set_weights(wide.view(model->weights()));
   for (const auto& [salt, found] : {std::pair(1U, 0), std::pair(2U, 0), std::pair(3U, 64), std::pair(2U, 128)})
     CHECK(run(wide, {.prompt = prompt_of(130, 70, salt), .sampling = {.max_new_tokens = 1}}).cached_tokens == found);

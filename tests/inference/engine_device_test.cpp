@@ -29,7 +29,7 @@ std::vector<float> logits_of(inference::EngineDevice& device, const model::Decod
     device.cache().extend(sequence, static_cast<std::int64_t>(count));
     std::vector<inference::Row> rows;
     for (std::size_t i = begin; i < begin + count; ++i)
-      rows.push_back({tokens[i], static_cast<std::int64_t>(i), sequence.pages.data()});
+      rows.push_back({tokens[i], static_cast<std::int64_t>(i), sequence.pages.data(), sequence.state});
     device.forward().run(*weights, rows);
     last = static_cast<std::int64_t>(count) - 1;
   }
