@@ -49,9 +49,8 @@ const std::vector<Json>& bases() {
       with(online, R"({"rl": "ebft", "ebft": {"mode": "strided"}, "trl": null})"),
       with(online,
            R"({"adapter": "lora", "lora_r": 8, "lora_alpha": 16, "lora_target_linear": true, "lora_dropout": 0.1})"),
-      with(
-          online,
-          R"({"adapter": "lora", "lora_r": 8, "lora_alpha": 16, "lora_target_linear": true, "load_in_4bit": true})"),
+      with(online,
+           R"({"adapter": "lora", "lora_r": 8, "lora_alpha": 16, "lora_target_linear": true, "load_in_4bit": true})"),
       pairs,
       with(pairs, R"({"dpo_loss_type": ["discopop"], "trl": {"sync_ref_model": true}})"),
       with(

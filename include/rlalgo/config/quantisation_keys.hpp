@@ -61,8 +61,7 @@ inline void read_block(const Node& node, std::int64_t& out) {
 
 // Of a base that is whole.
 inline Keys without_bits(Keys rows) {
-  for (Key& row : rows)
-    std::move(row).without_effect("the base is whole: load_in_4bit and load_in_8bit quantise it");
+  for (Key& row : rows) std::move(row).without_effect("the base is whole: load_in_4bit and load_in_8bit quantise it");
   return rows;
 }
 
