@@ -46,7 +46,7 @@ def keys_are_found_by_parts_of_their_names(c):
 @case
 def a_key_is_found_by_its_name_alone_and_by_how_it_is_typed(c):
     assert c.run("keys", "rl").expect(0).out.startswith("rl: grpo, gdpo"), "not all that have these letters"
-    assert c.run("keys", "--", "--trl.max-turns").expect(0).out.startswith("trl.max_turns: ")
+    assert c.run("keys", "trl.max-turns").expect(0).out.startswith("trl.max_turns: ")
     assert c.run("keys", "trl").expect(0).out.count("\ntrl.") > 50, "a section"
     assert c.run("keys", "max_length").expect(0).out.startswith("max_length: it is written sequence_len here\nsequence_len: ")
     assert "gradient_checkpointing" in c.run("keys", "backward").expect(0).out, "a word of a sentence"
@@ -57,7 +57,7 @@ def names_from_elsewhere_are_answered(c):
     assert c.run("keys", "per_device_train_batch_size").expect(0).out.startswith(
         "per_device_train_batch_size: it is written micro_batch_size here\nmicro_batch_size: whole number")
     assert "nothing is uploaded" in c.run("keys", "push_to_hub").expect(0).out
-    assert "no effect" in c.run("keys", "flash_attention").expect(0).out
+    assert "without effect" in c.run("keys", "flash_attention").expect(0).out
 
 
 @case

@@ -56,8 +56,9 @@ def prepared(c, rows, rl="dpo", code=0, **entry):
                               "datasets": [{"path": "rows.jsonl", **entry}]}))
     r = c.run("preprocess", "config.yaml", "--debug")
     assert r.code == code, r.err[-1500:]
-    lines = [line.split("tokens: ", 1)[1] for line in r.out.splitlines() if " tokens: " in line]
-    return r, ["".join(part.rsplit("(", 1)[0] for part in line.replace("| ", "").split(") ")).strip() for line in lines]
+    said_lines = r.out.splitlines()
+    lines = [said_lines[i + 1].replace("⟦", "").replace("⟧", "") for i, line in enumerate(said_lines) if " tokens, " in line and " with loss" in line]
+    return r, ["".join(part.rsplit("(", 1)[0] for part in line.split(") ")).strip() for line in lines]
 
 
 @case

@@ -22,8 +22,10 @@ inline void read_bnb_config_kwargs(Reader& outer, QuantisedBase& base) {
   const Node* const node = outer.take("bnb_config_kwargs");
   if (node == nullptr) return;
   Reader reader(*node, "bnb_config_kwargs.", outer.findings());
-  read_rows(reader, bnb_keys(base));
-  warn_of_half(reader);
+  const Keys rows = bnb_keys(base);
+  read_rows(reader, rows);
+  say_idle(reader, rows);
+  if (base.on()) warn_of_half(reader);
   apply_idle(reader, "bnb_4bit_quant_storage", "codes are kept in bytes, and no number depends on what holds them");
   apply_idle(reader, "llm_int8_threshold",
              "inputs of 8-bit weights are not rounded to 8 bits, so there are no outliers to keep apart");
@@ -56,8 +58,7 @@ inline void read_quantised_base(Reader& reader, QuantisedBase& base, const Node&
   const Keys rows = quantisation_keys(base);
   read_rows(reader, rows);
   say_idle(reader, rows);
-  if (!base.on()) return apply_idle(reader, "bnb_config_kwargs", rows.front().idle_because());
-  warn_of_half(reader);
+  if (base.on()) warn_of_half(reader);
   read_bnb_config_kwargs(reader, base);
 }
 
