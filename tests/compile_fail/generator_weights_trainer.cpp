@@ -12,5 +12,5 @@ using Sync = sync::AnySync;
 using Sync = sync::SharedWeights;
 #endif
 
-using Trainer = Grpo<inference::AnyGenerator, loss::NoKl, loss::TokenRatio, Sync>;
+using Trainer = trainer::OnlineTrainer<Grpo::Loss, Grpo::Estimator, inference::AnyGenerator, Grpo::Aggregation, Sync>;
 static_assert(sizeof(Trainer) > 0);

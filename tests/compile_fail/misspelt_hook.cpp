@@ -18,5 +18,6 @@ struct Forgetful {
 #endif
 };
 
-using Trainer = Grpo<rlalgo::support::BanditPulls, loss::NoKl, loss::TokenRatio, Forgetful>;
+using Trainer =
+    trainer::OnlineTrainer<Grpo::Loss, Grpo::Estimator, rlalgo::support::BanditPulls, Grpo::Aggregation, Forgetful>;
 static_assert(sizeof(Trainer) > 0);

@@ -16,5 +16,6 @@ struct Mute {
   std::function<std::int64_t()> version_source() const { return {}; }
 };
 
-using Trainer = Grpo<rlalgo::support::BanditPulls, loss::NoKl, loss::TokenRatio, Mute>;
+using Trainer =
+    trainer::OnlineTrainer<Grpo::Loss, Grpo::Estimator, rlalgo::support::BanditPulls, Grpo::Aggregation, Mute>;
 static_assert(sizeof(Trainer) > 0);

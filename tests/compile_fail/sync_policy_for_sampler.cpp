@@ -13,5 +13,6 @@ using Sync = sync::SharedWeights;
 using Sync = sync::NoSync;
 #endif
 
-using Trainer = Grpo<rlalgo::support::BanditPulls, loss::NoKl, loss::TokenRatio, Sync>;
+using Trainer =
+    trainer::OnlineTrainer<Grpo::Loss, Grpo::Estimator, rlalgo::support::BanditPulls, Grpo::Aggregation, Sync>;
 static_assert(sizeof(Trainer) > 0);
