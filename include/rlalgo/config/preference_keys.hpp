@@ -107,10 +107,15 @@ inline void read_objectives(const Node& node, std::vector<std::string>& out) {
     key("sequence_len", p.sequence_len, "tokens of prompt and answer").within(count(2)),
     key("trl.max_length", p.sequence_len, "").same_as("sequence_len"),
     key("excess_length_strategy", p.excess_length_strategy, "what becomes of longer rows").by("drop, truncate, raise",
-        [&p](const Node& node) { std::string word; detail::convert(node, "excess_length_strategy", word); std::transform(word.begin(),
-        word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); }); static const std::vector<std::string> known = {"drop",
-        "truncate", "raise"}; if (std::find(known.begin(), known.end(), word) == known.end()) detail::raise_word("excess_length_strategy",
-        word, word, node.place, known); p.excess_length_strategy = word; }),
+        [&p](const Node& node) {
+      static const std::vector<std::string> known = {"drop", "truncate", "raise"};
+      std::string word;
+      detail::convert(node, "excess_length_strategy", word);
+      std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
+      if (std::find(known.begin(), known.end(), word) == known.end())
+        detail::raise_word("excess_length_strategy", word, word, node.place, known);
+      p.excess_length_strategy = word;
+    }),
     key("trl.truncation_mode", p.truncation_mode, "which end stays where `skip_prepare_dataset` leaves long rows").one_of({"keep_start",
         "keep_end"}),
     key("skip_prepare_dataset", p.skip_prepare_dataset, "no length filter"),
