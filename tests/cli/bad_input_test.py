@@ -3,7 +3,6 @@ import gzip
 import json
 import os
 import pathlib
-import resource
 import struct
 import sys
 import textwrap

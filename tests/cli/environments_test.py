@@ -1,7 +1,6 @@
 """Several environments in one run, chosen by a column: TRL's own numbers, mixed kinds, resume, generation beside training, what is refused."""
 import http.server
 import json
-import os
 import pathlib
 import shutil
 import sys
@@ -9,7 +8,7 @@ import threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "clients"))
-from cases import BASE, QUICKSTART, main, same_files, without_times  # noqa: E402
+from cases import QUICKSTART, main, same_files  # noqa: E402
 from gym_test import open_env  # noqa: E402
 from scripted_model import TEMPLATE, Speaker, Words  # noqa: E402
 from serve_clients_test import pythons, run  # noqa: E402

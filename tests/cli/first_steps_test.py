@@ -12,7 +12,7 @@ import termios
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from cases import BASE, QUICKSTART, main  # noqa: E402
+from cases import QUICKSTART, main  # noqa: E402
 
 CASES = {}
 MODEL = QUICKSTART / "model"

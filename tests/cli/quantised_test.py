@@ -6,7 +6,7 @@ import shutil
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from cases import BASE, QUICKSTART, main, without_times  # noqa: E402
+from cases import QUICKSTART, main, without_times  # noqa: E402
 from ranks_test import PAIRS, rows, same_run  # noqa: E402
 from train_test import header, tensors  # noqa: E402
 
@@ -112,7 +112,6 @@ def merged(c):
 @case
 def read_files(c):
     """Checkpoints that bitsandbytes quantised: generated with, trained with an adapter, merged; not trained without one."""
-    row = json.dumps({"prompt_ids": [3, 61, 7, 7], "max_new_tokens": 4, "temperature": 0}) + "\n"
     model = c.folder / "model"
     shutil.copytree(GOLDEN / "llama_nf4", model)
     for name in ("tokenizer.json", "tokenizer_config.json"):

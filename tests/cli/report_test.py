@@ -1,5 +1,4 @@
 """report: of one run, of several beside each other, and served while a run goes on."""
-import json
 import pathlib
 import re
 import signal

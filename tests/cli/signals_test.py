@@ -1,6 +1,5 @@
 """Signals to the program at every stage of its life, and what becomes of the processes that it started."""
 import json
-import os
 import pathlib
 import signal
 import socket
