@@ -218,7 +218,11 @@ def generations_experts_are_passed_again(c):
 @case
 def a_resumed_run_is_the_run(c):
     rows(c)
-    base = {**PAIRS, "base_model": model(c), "rl": "dpo", "save_strategy": "steps", "save_steps": 2, "max_steps": 4}
+    a_resume_is_the_run(c, {**PAIRS, "base_model": model(c), "rl": "dpo"})
+
+
+def a_resume_is_the_run(c, base):
+    base = {**base, "save_strategy": "steps", "save_steps": 2, "max_steps": 4}
     c.run("train", write(c, base, "whole.yaml", output_dir="whole")).expect(0)
     shutil.copytree(c.folder / "whole", c.folder / "again")
     for left in ("model.safetensors", "checkpoint-4"):

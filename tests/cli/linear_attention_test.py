@@ -9,11 +9,10 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import sharded_test as sharded  # noqa: E402
-from cases import BASE, QUICKSTART, main, same_files, without_times  # noqa: E402
+from cases import BASE, QUICKSTART, main, same_files  # noqa: E402
 from ebft_test import STRIDED, finite  # noqa: E402
-from experts_test import names  # noqa: E402
-from ranks_test import PAIRS, close, rows, same_run, write  # noqa: E402
-from serve_test import Server, remote  # noqa: E402
+from experts_test import a_resume_is_the_run, a_server_draws, names  # noqa: E402
+from ranks_test import PAIRS, rows, same_run, write  # noqa: E402
 
 CASES = {}
 SIZES = {"hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -125,35 +124,13 @@ def ranks_have_the_numbers_of_one(c):
 
 @case
 def a_server_draws_what_the_trainer_would(c):
-    delta = model(c)
-    trl = {"reward_funcs": ["soft_overlong_punishment_reward"], "max_completion_length": 30, "temperature": 1.5,
-           "reward_kwargs": {"soft_overlong_punishment_reward": {"soft_punish_cache": 30}}}
-    base = {**json.loads(json.dumps(BASE)), "base_model": delta, "micro_batch_size": 4, "max_steps": 3, "logging_steps": 1}
-    c.run("train", write(c, base, "here.yaml", output_dir="here", trl=trl)).expect(0)
-    server = Server(c, "--port", "0", model=delta)
-    try:
-        there = write(c, base, "there.yaml", output_dir="there",
-                      trl={**trl, **remote(server.port, vllm_importance_sampling_correction=False)})
-        c.run("train", there).expect(0)
-    finally:
-        server.stop()
-    for a, b in zip(without_times(c.metrics("here")), without_times(c.metrics("there")), strict=True):
-        for name in a:
-            close(a[name], b[name], name)
+    a_server_draws(c, model(c))
 
 
 @case
 def a_resumed_run_is_the_run(c):
     rows(c)
-    base = {**PAIRS, "base_model": model(c), "rl": "dpo", "save_strategy": "steps", "save_steps": 2, "max_steps": 4,
-            "gradient_checkpointing": True}
-    c.run("train", write(c, base, "whole.yaml", output_dir="whole")).expect(0)
-    shutil.copytree(c.folder / "whole", c.folder / "again")
-    for left in ("model.safetensors", "checkpoint-4"):
-        path = c.folder / "again" / left
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    c.run("train", write(c, base, "again.yaml", output_dir="again", resume_from_checkpoint=str(c.folder / "again/checkpoint-2"))).expect(0)
-    same_files(c.folder / "whole", c.folder / "again", only=["model.safetensors"])
+    a_resume_is_the_run(c, {**PAIRS, "base_model": model(c), "rl": "dpo", "gradient_checkpointing": True})
 
 
 @case
