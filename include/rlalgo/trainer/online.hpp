@@ -73,16 +73,27 @@ using OnlineTrainer = Trainer<L, A, sampler::Rollouts<G>, Aggregation, Y, O>;
 
 enum class SamplerPurpose { training, evaluation };
 
+namespace detail {
+
+// A loss that compares with a reference has one. L: a loss::Loss.
+template <class L, class R>
+struct ReferenceRule {
+  static constexpr bool fits = !L::needs.reference_log_prob || !std::same_as<R, NoReference>;
+  static_assert(fits,
+                "the loss compares with a reference model (a KL penalty), and the inputs have none: give "
+                "OnlineInputs::reference (decoder->reference(), or any model::Policy that stays as it is), or take a "
+                "loss without the penalty (loss::NoKl)");
+};
+
+}  // namespace detail
+
 // `combine(rollouts, purpose)`: what stands around the plain sampler, as a shared pointer; of one type for both purposes.
 template <class O, class L, class A, class Aggregation, class G, class Y, class R, class Combine>
 [[nodiscard]] auto make_online(BasicOnlineConfig<O> config, L loss, A estimator, Aggregation aggregation,
                                OnlineInputs<G, Y, R> inputs, Combine&& combine) {
   using S =
       typename std::invoke_result_t<Combine&, std::shared_ptr<sampler::Rollouts<G>>, SamplerPurpose>::element_type;
-  static_assert(!loss::Loss<L> || !L::needs.reference_log_prob || !std::same_as<R, NoReference>,
-                "the loss compares with a reference model (a KL penalty), and the inputs have none: give "
-                "OnlineInputs::reference (decoder->reference(), or any model::Policy that stays as it is), or take a "
-                "loss without the penalty (loss::NoKl)");
+  if constexpr (loss::Loss<L>) static_assert(detail::ReferenceRule<L, R>::fits);
   static_assert(std::convertible_to<R, std::shared_ptr<model::Policy>>,
                 "OnlineInputs::reference is no std::shared_ptr to a model::Policy");
   sync::require_reach(inputs.sync, inputs.generator);
@@ -161,14 +172,10 @@ struct OnlineRules {
       "trainer::OfflineInputs");
   static constexpr bool referenced = [] {
     if constexpr (TrainRules<M, C>::fits)
-      return !M::Loss::needs.reference_log_prob || !std::same_as<R, NoReference>;
+      return ReferenceRule<typename M::Loss, R>::fits;
     else
       return true;
   }();
-  static_assert(referenced,
-                "the loss compares with a reference model (a KL penalty), and the inputs have none: give "
-                "OnlineInputs::reference (decoder->reference(), or any model::Policy that stays as it is), or take a "
-                "method without the penalty (loss::NoKl)");
   static constexpr bool fits = TrainRules<M, C>::fits && rewarded && referenced;
 };
 
