@@ -248,7 +248,7 @@ inline void check_parameter_names(const RunConfig& config, const ModelPlaces& pl
                       {.what = "a base in 4 or 8 bits is not sharded",
                        .found = config.sharding.layout.value_or(""),
                        .where = config.place(config.sharding.key),
-                       .remedy = "each rank holds its own copy of such a base: take stage 1 or 2, or no slices"});
+                       .remedy = "each rank holds its own copy of such a base: take stage 1 or 2, or no shards"});
   char text[160];
   std::snprintf(text, sizeof text, "the base: %zu linear maps in %s, %.1f MB for %.1f million weights, %.3f bytes each",
                 maps, std::string(code).c_str(), static_cast<double>(bytes) / 1e6, weights / 1e6,

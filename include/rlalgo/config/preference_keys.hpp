@@ -1,4 +1,4 @@
-// What preference methods are told: axolotl's top-level keys, and TRL's argument names in the `trl:` section.
+// Settings of preference methods: axolotl's top-level keys, and TRL's argument names in the `trl:` section.
 //
 // A field has the name of its key. Unset numbers have TRL's defaults; beta is RunConfig::beta. Which keys go with which method is in
 // their rows; a key of other methods is refused.

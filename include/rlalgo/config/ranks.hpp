@@ -95,16 +95,16 @@ inline void check_sharding(const RunConfig& c, int ranks, std::vector<std::strin
   };
   if (moments_of(c.optimizer) == Moments::blockwise_8bit)
     refuse("optimizer: " + c.optimizer, "optimizer",
-           "set optimizer: adamw_torch_fused: blocks of 8-bit moments are of whole tensors; or take no slices");
+           "set optimizer: adamw_torch_fused: blocks of 8-bit moments are of whole tensors; or take no shards");
   if (const UpdateRule rule = optimizer_named(c.optimizer).rule;
       rule == UpdateRule::adafactor || rule == UpdateRule::muon)
     refuse("optimizer: " + c.optimizer, "optimizer",
-           "its updates are of whole matrices: take adamw_torch_fused or lion, or no slices");
+           "its updates are of whole matrices: take adamw_torch_fused or lion, or no shards");
   if (s.weights() && c.quantisation())
     refuse("a base in 4 or 8 bits", c.bnb.load_in_4bit ? "load_in_4bit" : "load_in_8bit",
-           "each rank holds its own copy of such a base: take stage 1 or 2, or no slices");
+           "each rank holds its own copy of such a base: take stage 1 or 2, or no shards");
   if (s.weights() && !is_preference(c) && c.trl.serves())
-    refuse("a generation server in this process", "nemo_gym_multi_turn", "deepspeed stage 2, or no slices");
+    refuse("a generation server in this process", "nemo_gym_multi_turn", "deepspeed stage 2, or no shards");
 }
 
 // The ranks of a run: those that it was given, or one.

@@ -85,8 +85,9 @@ inline void read_adapter(Reader& reader, RunConfig& config) {
                        .where = reader.section().find("lora_model_dir")->place.text(),
                        .remedy = "set adapter: lora"});
   QuantisedBase whole;
-  say_idle(reader, quantisation_keys(whole));
-  apply_idle(reader, "bnb_config_kwargs", "the base is whole: load_in_4bit and load_in_8bit quantise it");
+  const Keys bits = quantisation_keys(whole);
+  say_idle(reader, bits);
+  apply_idle(reader, "bnb_config_kwargs", bits.front().idle_because());
   model::LoraConfig unused;
   const Keys rows = adapter_keys(unused, false);
   say_idle(reader, rows);
