@@ -4,7 +4,7 @@
     check_headers.py BUILD [--jobs N] [--force] [--slowest N] [ROOM ...]
 
 BUILD is a configured build folder (its compile_commands.json says which include paths and definitions host and torch
-headers have; headers of floors 0-1 see no LibTorch). Everything is compiled with RLALGO_COMPILED (core/compiled.hpp), and
+headers have; headers of floors 0-2 see no LibTorch). Everything is compiled with RLALGO_COMPILED (core/compiled.hpp), and
 definitions that are apart (detail/…_impl.hpp) like any other header: so each text is compiled once. Header-only, a header
 includes its definitions at its end; that no order of includes breaks there is check_architecture.py's `order`, and
 syntax_check.py compiles all doors that way.

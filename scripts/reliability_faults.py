@@ -333,7 +333,7 @@ def names_that_are_taken(f):
             place = f.folder / "out" / name
             place.parent.mkdir(exist_ok=True)
             place.mkdir() if kind == "a directory" else os.mkfifo(place) if kind == "a pipe" else place.symlink_to("/dev/null")
-            refuse(f, f.train(), "[rlalgo.core.1]", f"out/{name}", codes=[1])
+            refuse(f, f.train(), "[rlalgo.os.1]", f"out/{name}", codes=[1])
             assert [p.name for p in place.parent.iterdir()] == [name], kind
             shutil.rmtree(place.parent)
 

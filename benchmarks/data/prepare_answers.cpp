@@ -20,12 +20,12 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/data/answer_file.hpp>
 #include <rlalgo/data/numpy_permutation.hpp>
 #include <rlalgo/data/preference_transform.hpp>
 #include <rlalgo/data/prepare_answers.hpp>
 #include <rlalgo/data/row_stream.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/text/tokenizer.hpp>
 
 namespace {
@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
 
   double peak = 0;
   const auto note = [&] { peak = std::max(peak, status_megabytes("RssAnon")); };
-  core::Stopwatch watch;
+  os::Stopwatch watch;
   data::DatasetSource source;
   source.path = file.string();
   data::RowStream stream(source);

@@ -24,11 +24,11 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/inference/block_engine.hpp>
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/optim/adamw.hpp>
 #include <rlalgo/optim/clip.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/strided_ebft.hpp>
 
 #include "../model/memory.hpp"
@@ -122,7 +122,7 @@ class Ours {
     std::vector<feature::SampledBlock> views;
     for (const sampler::Block& block : drawn_.blocks) views.push_back({block.start, block.samples});
     const auto grams = feature::block_grams(network_, document_.ids, views, feature::Pooling::last_token);
-    const core::Stopwatch watch;
+    const os::Stopwatch watch;
     for (const feature::Gram& gram : grams)
       benchmark::DoNotOptimize(feature::match(gram, {.whitening = feature::Whitening::feature}));
     work.whitening = watch.seconds();
@@ -180,13 +180,13 @@ class Plain {
 
   Work step() {
     Work work;
-    core::Stopwatch generating;
+    os::Stopwatch generating;
     const Tensor rows = generate(work);  // [n, L]
     work.generate = generating.seconds();
-    core::Stopwatch rewarding;
+    os::Stopwatch rewarding;
     const Tensor advantages = reward(rows, work);  // [n, K]
     work.reward = rewarding.seconds();
-    const core::Stopwatch training;
+    const os::Stopwatch training;
     losses(rows, advantages, work).backward();
     std::vector<Tensor> gradients;
     for (const auto& p : policy_->parameters()) gradients.push_back(p.value.grad());
@@ -252,7 +252,7 @@ class Plain {
     const Tensor truth = unit(at::cat(truth_parts, -1));  // [n, K, D]
     Tensor rewards = at::zeros({samples, blocks_});
     for (std::int64_t k = 0; k < blocks_; ++k) {
-      const core::Stopwatch watch;
+      const os::Stopwatch watch;
       const Tensor phi = drawn.select(1, k), y = truth.select(1, k);  // [n, D]
       const auto [u, s, v] = at::linalg_svd(phi.t(), false);          // [D, n], [n]
       const Tensor inverse = at::where(s > 1e-5 * s.max(), 1.0 / (s + 1e-12), at::zeros_like(s));

@@ -1,4 +1,4 @@
-"""Finds the package and runs a program of its floors 0-1; where LibTorch is (RLALGO_TORCH_ROOT), one with a door, too."""
+"""Finds the package and runs a program of its floors 0-2; where LibTorch is (RLALGO_TORCH_ROOT), one with a door, too."""
 
 import os
 

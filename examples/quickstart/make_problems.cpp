@@ -9,7 +9,7 @@
 #include <string>
 
 #include <nlohmann/json.hpp>
-#include <rlalgo/core/atomic_file.hpp>
+#include <rlalgo/os/atomic_file.hpp>
 
 #include "problems.hpp"
 
@@ -39,7 +39,7 @@ int main(int argc, char** argv) try {
   std::set<std::string> seen;
   std::uint64_t index = 0;
   const auto write = [&](const std::string& name, std::size_t rows) {
-    rlalgo::core::AtomicFile file(directory / name);
+    rlalgo::os::AtomicFile file(directory / name);
     for (std::size_t made = 0; made < rows; ++index) {
       const quickstart::Problem p = quickstart::make_problem(seed, index);
       if (!seen.insert(p.question).second) continue;

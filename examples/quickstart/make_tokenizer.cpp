@@ -15,7 +15,7 @@
 #include <vector>
 
 #include <nlohmann/json.hpp>
-#include <rlalgo/core/atomic_file.hpp>
+#include <rlalgo/os/atomic_file.hpp>
 
 #include "problems.hpp"
 
@@ -173,8 +173,8 @@ int main(int argc, char** argv) try {
   config["tokenizer_class"] = "PreTrainedTokenizerFast";
 
   std::filesystem::create_directories(directory);
-  rlalgo::core::write_file(directory / "tokenizer.json", tokenizer.dump(1) + "\n");
-  rlalgo::core::write_file(directory / "tokenizer_config.json", config.dump(2) + "\n");
+  rlalgo::os::write_file(directory / "tokenizer.json", tokenizer.dump(1) + "\n");
+  rlalgo::os::write_file(directory / "tokenizer_config.json", config.dump(2) + "\n");
   std::cout << directory.string() << ": " << vocab.size() + added.size() << " tokens, " << merges.size() << " merges\n";
   return 0;
 } catch (const std::exception& error) {

@@ -15,13 +15,13 @@
 #include <string_view>
 #include <utility>
 
-#include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/home_path.hpp>
 #include <rlalgo/core/nearest.hpp>
 #include <rlalgo/core/printable.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/inference/local_engine.hpp>
+#include <rlalgo/os/atomic_file.hpp>
+#include <rlalgo/os/home_path.hpp>
+#include <rlalgo/os/regular_file.hpp>
 #include <rlalgo/run/terminal.hpp>
 #include <rlalgo/text/stream_decoder.hpp>
 
@@ -234,10 +234,10 @@ class Conversation {
   void save(const std::string& given) {
     if (given.empty()) return remark("/save needs the name of a file");
     try {
-      const std::filesystem::path file = core::expand_home(given, "/save");
-      if (core::exists(file) && !saved_.contains(file)) return remark(given + " is there already: name another file");
+      const std::filesystem::path file = os::expand_home(given, "/save");
+      if (os::exists(file) && !saved_.contains(file)) return remark(given + " is there already: name another file");
       const data::Json row = {{"messages", messages()}};
-      core::write_file(file, row.dump(-1, ' ', false, data::Json::error_handler_t::replace) + "\n");
+      os::write_file(file, row.dump(-1, ' ', false, data::Json::error_handler_t::replace) + "\n");
       saved_.insert(file);
       remark("saved in " + given);
     } catch (const core::Error& error) {

@@ -16,11 +16,11 @@
 #include <vector>
 
 #include <rlalgo/config/overview.hpp>
-#include <rlalgo/core/memory_limit.hpp>
 #include <rlalgo/core/printable.hpp>
-#include <rlalgo/core/processors.hpp>
 #include <rlalgo/data/hub_cache.hpp>
 #include <rlalgo/distributed/process_group.hpp>
+#include <rlalgo/os/memory_limit.hpp>
+#include <rlalgo/os/processors.hpp>
 #include <rlalgo/tensor/threads.hpp>
 
 #include "verbs.hpp"
@@ -80,7 +80,7 @@ void print_machine() {
   row("instructions", flags);
   row("threads",
       std::to_string(tensor::available_threads()) + " used of " + std::to_string(::sysconf(_SC_NPROCESSORS_ONLN)));
-  row("memory", config::bytes_text(static_cast<double>(core::memory_limit())) + " at most, " +
+  row("memory", config::bytes_text(static_cast<double>(os::memory_limit())) + " at most, " +
                     field_of("/proc/meminfo", "MemAvailable") + " available");
 }
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/inference/decoder_engine.hpp>
+#include <rlalgo/os/clock.hpp>
 
 namespace rlalgo::cli {
 
@@ -36,7 +36,7 @@ class EngineLines {
   void take_lines(inference::Scheduler& scheduler) {
     const bool idle = scheduler.idle();
     double wait = idle ? patience : 0.0;
-    std::optional<core::Stopwatch> gathering;
+    std::optional<os::Stopwatch> gathering;
     for (std::int64_t lines = 0; lines < 2 * batch_ && unfinished_ < 2 * batch_ && answers_.waiting() < most_waiting;
          ++lines) {
       std::optional<Line> line = lines_.next(wait);

@@ -11,9 +11,9 @@
 #include <rlalgo/config/evaluate.hpp>
 #include <rlalgo/config/parse.hpp>
 #include <rlalgo/config/places.hpp>
-#include <rlalgo/core/atomic_file.hpp>
-#include <rlalgo/core/home_path.hpp>
-#include <rlalgo/core/regular_file.hpp>
+#include <rlalgo/os/atomic_file.hpp>
+#include <rlalgo/os/home_path.hpp>
+#include <rlalgo/os/regular_file.hpp>
 #include <rlalgo/run/output_trial.hpp>
 
 #include "log.hpp"
@@ -59,8 +59,8 @@ std::filesystem::path where_it_leads(const std::filesystem::path& given) {
 // The result takes the place of nothing that is read.
 void refuse_inputs(const std::filesystem::path& file, const std::string& config, const config::RunConfig& settings) {
   std::vector<config::ReadPlace> read = config::data_places(settings);
-  read.push_back({"the configuration", core::expand_home(config)});
-  if (core::exists(file))
+  read.push_back({"the configuration", os::expand_home(config)});
+  if (os::exists(file))
     for (config::ReadPlace& place : config::model_places(settings)) read.push_back(std::move(place));
   config::refuse_overlap("--output", file, read);
 }
@@ -73,20 +73,20 @@ int evaluate_as(EvaluateOptions o, std::vector<std::string> rest) {
   if (take_launched_ranks(rest) > 1) warning("an evaluation is made by one rank");
   take_option(rest, "--checkpoint", o.checkpoint);
   take_option(rest, "--output", o.output);
-  o.checkpoint = core::expand_home(o.checkpoint, "--checkpoint");
-  o.output = core::expand_home(o.output, "--output");
+  o.checkpoint = os::expand_home(o.checkpoint, "--checkpoint");
+  o.output = os::expand_home(o.output, "--output");
   const config::RunConfig settings = config::load_run_config(o.config, rest);
   for (const std::string& text : settings.warnings) warning(text);
   const std::filesystem::path file =
       o.output.empty() ? std::filesystem::path(settings.output_dir) / "eval_results.json" : where_it_leads(o.output);
   if (!o.output.empty()) refuse_inputs(file, o.config, settings);
   const run::OutputTrial room(file.has_parent_path() ? file.parent_path() : ".", run::OutputTrial::Others::may_write);
-  { const core::AtomicFile trial(file); }
+  { const os::AtomicFile trial(file); }
   RowCounter counter;
   const config::Evaluation evaluation = config::evaluate(
       settings, o.checkpoint, {.note = note, .progress = counter.progress(), .prepared = [&] { counter.end(); }});
   const std::string text = to_text(evaluation);
-  core::write_file(file, text);
+  os::write_file(file, text);
   std::cout << text;
   return 0;
 }

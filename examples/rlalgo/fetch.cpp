@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/remote/hub_download.hpp>
 #include <rlalgo/run/interrupt.hpp>
 
@@ -64,7 +64,7 @@ class TransferLine {
 
   const bool terminal_ = ::isatty(STDERR_FILENO) == 1;
   bool drawn_ = false;
-  core::Stopwatch since_;
+  os::Stopwatch since_;
 };
 
 struct FetchOptions {

@@ -18,12 +18,12 @@
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/methods.hpp>
 #include <rlalgo/config/parse.hpp>
-#include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/home_path.hpp>
 #include <rlalgo/core/nearest.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/load.hpp>
+#include <rlalgo/os/atomic_file.hpp>
+#include <rlalgo/os/home_path.hpp>
+#include <rlalgo/os/regular_file.hpp>
 
 #include "log.hpp"
 #include "verbs.hpp"
@@ -245,7 +245,7 @@ void complete(InitOptions& o) {
 }
 
 void require_absent(const std::filesystem::path& file) {
-  if (!core::exists(file)) return;
+  if (!os::exists(file)) return;
   core::raise_usage("cli", 31,
                     {.what = "a file that would be written is there already",
                      .where = file.string(),
@@ -264,7 +264,7 @@ std::string adapter_for(const std::filesystem::path& model) {
 
 int initialise(InitOptions o) {
   complete(o);
-  const std::filesystem::path file = core::expand_home(o.file, "FILE");
+  const std::filesystem::path file = os::expand_home(o.file, "FILE");
   const std::filesystem::path rewards = (file.has_parent_path() ? file.parent_path() : ".") / "rewards.py";
   const MethodChoice method = method_named(o.method);
   const bool online = method.recipe->generates;
@@ -276,16 +276,16 @@ int initialise(InitOptions o) {
         "cli", 7,
         {.what = "an option has no such value", .found = "--adapter " + o.adapter, .expected = "lora or none"});
   data::DatasetSource source;
-  source.path = core::expand_home(o.data, "--data");
+  source.path = os::expand_home(o.data, "--data");
   const data::Table rows = data::load(source);
   if (rows.size() == 0) core::raise_usage("cli", 30, {.what = "the data have no rows", .where = o.data});
   const data::Json& row = rows.row(0);
   const DataShape shape =
       online ? shape_of_prompts(row, o.data)
              : shape_of_preferences(row, o.data, method.recipe->family == data::PreferenceFamily::unpaired);
-  const bool writes_rewards = online && !core::exists(rewards);
-  core::write_file(file, online ? online_file(o, method, shape) : preference_file(o, method, shape));
-  if (writes_rewards) core::write_file(rewards, rewards_file(shape));
+  const bool writes_rewards = online && !os::exists(rewards);
+  os::write_file(file, online ? online_file(o, method, shape) : preference_file(o, method, shape));
+  if (writes_rewards) os::write_file(rewards, rewards_file(shape));
   std::cout << "wrote " << file.string() << (writes_rewards ? " and " + rewards.string() : "") << "\n";
   if (online && !writes_rewards) note(rewards.string() + " is there already and stays: it needs a function `correct`");
   for (const std::string& text : config::load_run_config(file.string()).warnings) warning(text);

@@ -12,12 +12,12 @@
 #include <utility>
 
 #include <rlalgo/core/bounded_json.hpp>
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/nearest.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/inference/cpu_kernels.hpp>
 #include <rlalgo/model/adapter_files.hpp>
+#include <rlalgo/os/clock.hpp>
+#include <rlalgo/os/regular_file.hpp>
 #include <rlalgo/run/checkpoint.hpp>
 
 #include "log.hpp"
@@ -25,7 +25,7 @@
 namespace rlalgo::cli {
 
 std::optional<Line> LineReader::next(double seconds) {
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   for (bool asked = false; true;) {
     while (std::optional<std::string> text = take()) {
       ++number_;
@@ -211,13 +211,13 @@ CLI::Option* add_whole_option(CLI::App& app, const std::string& name, std::int64
 
 void require_trained(const config::RunConfig& run) {
   const std::filesystem::path directory = run.output_dir;
-  if (model::is_adapter_directory(directory) || core::exists(directory / "config.json")) return;
+  if (model::is_adapter_directory(directory) || os::exists(directory / "config.json")) return;
   const std::vector<run::Checkpoint> saved = run::list_checkpoints(directory);
   core::raise_usage(
       "cli", 26,
       {.what = "the training of this configuration has left no model yet",
-       .found = core::exists(directory) ? "no config.json or adapter_config.json in output_dir"
-                                        : "there is no output_dir " + directory.string(),
+       .found = os::exists(directory) ? "no config.json or adapter_config.json in output_dir"
+                                      : "there is no output_dir " + directory.string(),
        .where = run.file,
        .remedy = saved.empty() ? "run `rlalgo train " + run.file + "` first"
                                : "let it end, or name its newest checkpoint: " + saved.back().path.string()});

@@ -20,10 +20,10 @@
 #include <vector>
 
 #include <rlalgo/core/bounded_json.hpp>
-#include <rlalgo/core/brief_waiting.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/core/nearest.hpp>
+#include <rlalgo/os/brief_waiting.hpp>
+#include <rlalgo/os/interruption.hpp>
 #include <rlalgo/run/interrupt.hpp>
 #include <rlalgo/tensor/threads.hpp>
 
@@ -37,7 +37,7 @@ namespace cli = rlalgo::cli;
 using Stage = rlalgo::run::Interrupt::Stage;
 
 // Before LibTorch's OpenMP starts.
-[[gnu::section(".preinit_array"), gnu::used]] constexpr auto first = rlalgo::core::wait_briefly;
+[[gnu::section(".preinit_array"), gnu::used]] constexpr auto first = rlalgo::os::wait_briefly;
 
 struct Verb {
   std::string_view name;
@@ -187,7 +187,7 @@ int numbered(const Verb& verb, std::vector<std::string> words) {
   } catch (const rlalgo::core::Error&) {
     throw;
   } catch (const std::filesystem::filesystem_error& error) {
-    rlalgo::core::raise("core", 7,
+    rlalgo::core::raise("os", 7,
                         {.what = "a path cannot be used",
                          .found = error.code().message(),
                          .where = error.path1().string(),
@@ -267,7 +267,7 @@ int main(int argc, char** argv) {
     const rlalgo::tensor::ThreadLimit one_a_processor(0.0);
     try {
       return command({argv + 1, argv + argc});
-    } catch (const rlalgo::core::Interrupted& stop) {
+    } catch (const rlalgo::os::Interrupted& stop) {
       std::cerr << "interrupted" << std::endl;
       return stop.exit_code();
     } catch (const rlalgo::core::Error& error) {

@@ -10,8 +10,8 @@
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/parse.hpp>
 #include <rlalgo/config/places.hpp>
-#include <rlalgo/core/home_path.hpp>
 #include <rlalgo/model/merge_adapter.hpp>
+#include <rlalgo/os/home_path.hpp>
 #include <rlalgo/run/output_trial.hpp>
 
 #include "json_lines.hpp"
@@ -56,8 +56,8 @@ int merge(MergeOptions o) {
                       {.what = "`rlalgo merge-lora` needs a configuration file, or --model, --lora-model-dir and "
                                "--output-dir"});
   const std::filesystem::path base = config::resolve_model(o.model, "--model", revision);
-  o.lora_model_dir = core::expand_home(o.lora_model_dir, "--lora-model-dir");
-  o.output_dir = core::expand_home(o.output_dir, "--output-dir");
+  o.lora_model_dir = os::expand_home(o.lora_model_dir, "--lora-model-dir");
+  o.output_dir = os::expand_home(o.output_dir, "--output-dir");
   const std::vector<config::ReadPlace> read = {{"the base model", base}, {"the adapter", o.lora_model_dir, true}};
   config::refuse_overlap("--output-dir", o.output_dir, read);
   const run::OutputTrial output(o.output_dir);

@@ -62,7 +62,7 @@ int prepare(const std::string& file, std::vector<std::string> rest) {
   if (!settings.preference.dataset_prepared_path) settings.preference.dataset_prepared_path = "last_run_prepared";
   config::check_places(settings);
   config::take_outside(settings, *config::world_of(settings), {});
-  const core::OutsideInEnvironment environment(settings.outside);
+  const os::OutsideInEnvironment environment(settings.outside);
   const run::OutputTrial output(*settings.preference.dataset_prepared_path);
   const config::LanguageModel model = config::load_text_half(settings, config::find_model(settings));
   for (const std::string& note : model.notes) std::cout << note << "\n";

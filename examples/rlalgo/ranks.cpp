@@ -23,10 +23,10 @@
 #include <system_error>
 #include <vector>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/processors.hpp>
 #include <rlalgo/distributed/process_world.hpp>
+#include <rlalgo/os/clock.hpp>
+#include <rlalgo/os/processors.hpp>
 #include <rlalgo/run/checkpoint.hpp>
 
 #include "log.hpp"
@@ -82,7 +82,7 @@ std::vector<cpu_set_t> processors(int ranks) {
       if (CPU_ISSET(cpu, &all)) allowed.push_back(cpu);
   std::vector<cpu_set_t> out;
   if (allowed.empty()) return out;  // more than a set has room for: the system places them
-  const auto each = static_cast<std::size_t>(std::max(1, core::usable_processors() / ranks));
+  const auto each = static_cast<std::size_t>(std::max(1, os::usable_processors() / ranks));
   for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r) {
     CPU_ZERO(&out.emplace_back());
     for (std::size_t i = 0; i < each; ++i) CPU_SET(allowed[(r * each + i) % allowed.size()], &out.back());
@@ -260,7 +260,7 @@ class Ranks {
       if (failed_) continue;
       failed_ = true;
       first_bad_ = r;
-      since_ = core::Stopwatch();
+      since_ = os::Stopwatch();
     }
   }
 
@@ -272,7 +272,7 @@ class Ranks {
   std::vector<Lines> lines_;
   bool failed_ = false, asked_to_stop_ = false;
   std::size_t first_bad_ = 0;
-  core::Stopwatch since_;
+  os::Stopwatch since_;
 };
 
 // Takes the option out of `words`; −1: it is not there.

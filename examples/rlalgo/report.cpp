@@ -9,10 +9,10 @@
 #include <thread>
 #include <vector>
 
-#include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/home_path.hpp>
 #include <rlalgo/http/server.hpp>
+#include <rlalgo/os/atomic_file.hpp>
+#include <rlalgo/os/home_path.hpp>
 #include <rlalgo/run/interrupt.hpp>
 #include <rlalgo/run/report.hpp>
 
@@ -81,15 +81,15 @@ int make_report(const ReportOptions& options) {
                       {.what = "`rlalgo report` needs the output_dir of a run",
                        .expected = "rlalgo report OUTPUT_DIR… [--serve] [--output FILE]"});
   Directories directories;
-  for (const std::string& word : options.words) directories.emplace_back(core::expand_home(word, "OUTPUT_DIR"));
+  for (const std::string& word : options.words) directories.emplace_back(os::expand_home(word, "OUTPUT_DIR"));
   if (options.serve) return serve_report(options, directories);
   if (directories.size() == 1 && options.output.empty()) {
     std::cout << run::write_report(directories.front()).string() << "\n";
     return 0;
   }
   const std::filesystem::path file =
-      options.output.empty() ? "comparison.html" : core::expand_home(options.output, "--output");
-  core::write_file(file, run::report_html(directories));
+      options.output.empty() ? "comparison.html" : os::expand_home(options.output, "--output");
+  os::write_file(file, run::report_html(directories));
   std::cout << file.string() << "\n";
   return 0;
 }

@@ -8,7 +8,7 @@
 #include <string>
 
 #include <rlalgo/config/load_preferences.hpp>
-#include <rlalgo/core/clock.hpp>
+#include <rlalgo/os/clock.hpp>
 
 namespace rlalgo::cli {
 
@@ -36,7 +36,7 @@ class RowCounter {
  private:
   const bool terminal_ = ::isatty(STDERR_FILENO) == 1;
   bool drawn_ = false;
-  core::Stopwatch since_;
+  os::Stopwatch since_;
 };
 
 }  // namespace rlalgo::cli

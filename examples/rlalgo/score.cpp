@@ -6,8 +6,8 @@
 
 #include <c10/core/GradMode.h>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/model/tree_builder.hpp>
+#include <rlalgo/os/clock.hpp>
 
 #include "engine_lines.hpp"
 
@@ -97,7 +97,7 @@ class ScorePasses {
       tokens += row.tokens.tokens();
       pack.push_back(std::move(row));
     };
-    std::optional<core::Stopwatch> gathering;
+    std::optional<os::Stopwatch> gathering;
     if (held_) {
       add(*std::exchange(held_, std::nullopt));
       gathering.emplace();

@@ -20,9 +20,9 @@
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/parse.hpp>
 #include <rlalgo/config/serve_section.hpp>
-#include <rlalgo/core/home_path.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/distributed/process_group.hpp>
+#include <rlalgo/os/home_path.hpp>
+#include <rlalgo/os/regular_file.hpp>
 #include <rlalgo/run/interrupt.hpp>
 #include <rlalgo/serve/fields.hpp>
 #include <rlalgo/serve/server.hpp>
@@ -62,7 +62,7 @@ bool is_configuration(const std::string& model) { return model.ends_with(".yaml"
 void read_section(ServeOptions& options) {
   if (!is_configuration(options.model)) return;
   const config::ServeSection section =
-      config::read_serve_section(config::load_document(core::expand_home(options.model)));
+      config::read_serve_section(config::load_document(os::expand_home(options.model)));
   for (const std::string& line : section.warnings) warning(line);
   const auto set = [&](const char* option, auto& place, const auto& value) {
     if (value && !options.given.contains(option)) place = static_cast<std::decay_t<decltype(place)>>(*value);
@@ -104,7 +104,7 @@ serve::SamplingDefaults defaults_of(const ServeOptions& options, const config::R
   const bool own = options.generation_config == "auto";
   const std::filesystem::path directory =
       own ? config::find_model(run).base
-          : std::filesystem::path(core::expand_home(options.generation_config, "--generation-config"));
+          : std::filesystem::path(os::expand_home(options.generation_config, "--generation-config"));
   const auto found = model::read_generation_config(directory);
   if (!found && !own)
     core::raise_usage("cli", 7,
@@ -166,7 +166,7 @@ serve::NamedAdapter named_adapter(const std::string& word) {
                       {.what = "an option has no such value",
                        .found = "--lora-modules " + word,
                        .expected = R"(name=directory, or '{"name": …, "path": …}'; the model stands before it)"});
-  return {name, core::expand_home(path, "--lora-modules")};
+  return {name, os::expand_home(path, "--lora-modules")};
 }
 
 // The option's, which `ps` shows to everybody; the first line of a file; or the environment's.
@@ -176,8 +176,8 @@ std::string key_of(const ServeOptions& options) {
     const char* const key = std::getenv("VLLM_API_KEY");
     return key != nullptr ? key : "";
   }
-  const std::string path = core::expand_home(options.api_key_file, "--api-key-file");
-  core::FileText file = core::read_regular_file(path, 64U << 10U);
+  const std::string path = os::expand_home(options.api_key_file, "--api-key-file");
+  os::FileText file = os::read_regular_file(path, 64U << 10U);
   if (file.problem.empty() && file.text.find_first_not_of(" \t\r\n") == std::string::npos)
     file.problem = "no key in it";
   if (!file.problem.empty())
@@ -231,7 +231,7 @@ int serve_until_stopped(ServeOptions options) {
   config.answer_bytes = static_cast<std::uint64_t>(options.answer_megabytes) << 20U;
   if (!options.weight_transfer.empty()) config.broadcast_backend = broadcast_backend(options.weight_transfer);
   for (const std::string& path : options.allowed_paths)
-    config.allowed_paths.emplace_back(core::expand_home(path, "--allowed-path"));
+    config.allowed_paths.emplace_back(os::expand_home(path, "--allowed-path"));
   for (const std::string& word : options.lora_modules) config.adapters.push_back(named_adapter(word));
   config.engine.engine.quantization = quantization_of(options.quantization);
   config.engine.engine.cache_bytes = static_cast<std::size_t>(options.cache_megabytes) << 20U;

@@ -289,9 +289,9 @@ def special_files(c):
     (c.folder / "folder").mkdir()
     for name, number in {"fifo": "config.1", "/dev/zero": "config.1", "loop": "config.1", "folder": "config.1"}.items():
         numbered(c.run("train", name, timeout=20), 2, f"[rlalgo.{number}]", name)
-    for name, number in {"fifo": "data.2", "/dev/zero": "data.2", "loop": "core.7", "folder": "data.1"}.items():
+    for name, number in {"fifo": "data.2", "/dev/zero": "data.2", "loop": "os.7", "folder": "data.1"}.items():
         numbered(c.train({"datasets": [{"path": name}]}, timeout=20), 1, f"[rlalgo.{number}]", name)
-    for name, code, number in (("fifo", 2, "config.20"), ("/dev/zero", 2, "config.20"), ("loop", 1, "core.7"), ("folder", 1, "")):
+    for name, code, number in (("fifo", 2, "config.20"), ("/dev/zero", 2, "config.20"), ("loop", 1, "os.7"), ("folder", 1, "")):
         numbered(c.train({"base_model": name}, timeout=20), code, f"[rlalgo.{number}", name)
     model = c.model_copy()
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "model.safetensors"):
@@ -433,7 +433,7 @@ def disk_full(c):
 @case
 def output_not_writable(c):
     (c.folder / "out").write_text("a file, not a directory")
-    c.train().expect(1, "[rlalgo.core.1]", "out")
+    c.train().expect(1, "[rlalgo.os.1]", "out")
 
 
 if __name__ == "__main__":

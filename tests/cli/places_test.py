@@ -58,7 +58,7 @@ trl:
 """
     told = c.run("train", c.config(text=text)).expect(2, "[rlalgo.config.45] 8 problems, by line")
     lines = [line for line in told.err.splitlines() if line.startswith("  [rlalgo")]
-    expected = (("config.20", "nowhere", "config.yaml:1"), ("data.1", "data/none.jsonl", "config.yaml:5"), ("core.1", "taken", "config.yaml:6"),
+    expected = (("config.20", "nowhere", "config.yaml:1"), ("data.1", "data/none.jsonl", "config.yaml:5"), ("os.1", "taken", "config.yaml:6"),
                 ("config.6", "learning_rate", "config.yaml:7"), ("config.4", "micro_batch_size", "config.yaml:8"))
     for line, parts in zip(lines, expected):
         assert all(part in line for part in parts), (line, parts)
@@ -105,13 +105,13 @@ def refused_before_the_model_is_loaded(c):
     (c.folder / "file").write_text("x")
     os.symlink("nowhere", c.folder / "dangling")
     for output in ("file", "file/out", "dangling", "n" * 300, "/proc/out", "/".join(["d" * 200] * 20)):
-        c.train({"base_model": "model", "output_dir": output}).expect(1, "[rlalgo.core.1]")
+        c.train({"base_model": "model", "output_dir": output}).expect(1, "[rlalgo.os.1]")
     model = {"base_model": "model"}
     for name in ("model.safetensors", "config.json", "metrics.jsonl"):
         (c.folder / "taken" / name).mkdir(parents=True)
-        c.train({**model, "output_dir": "taken"}).expect(1, "[rlalgo.core.1]", f"taken/{name}", "a regular file")
+        c.train({**model, "output_dir": "taken"}).expect(1, "[rlalgo.os.1]", f"taken/{name}", "a regular file")
         (c.folder / "taken" / name).rmdir()
-    c.train({**model, "output_dir": "~no-such-user-here/out"}).expect(2, "[rlalgo.core.9]", "config.yaml:")
+    c.train({**model, "output_dir": "~no-such-user-here/out"}).expect(2, "[rlalgo.os.9]", "config.yaml:")
     assert not list(c.folder.glob("~*"))
     c.train({**model, "adapter": "lora", "lora_r": 4, "lora_alpha": 8, "lora_target_modules": ["no_proj"]}).expect(2, "[rlalgo.model.23]", "no_proj")
     c.train({**model, "unfrozen_parameters": ["no_layer"]}).expect(2, "[rlalgo.model.23]", "no_layer")
@@ -133,8 +133,8 @@ def refused_before_the_model_is_loaded(c):
     for file in ("fifo", "data", "none/calls", "file"):
         c.train({**model, "trl": {**beside, "async_schedule": "recorded", "async_schedule_file": file}}).expect(1, "[rlalgo.sync.5]", file)
     held_out = {**model, "val_set_size": 0.01, "output_dir": "evaluated"}
-    for output, code, number in (("fifo", 1, "core.1"), ("/dev/null", 1, "core.1"), ("data", 1, "core.1"), ("data/pairs.jsonl/x", 1, "core.1"),
-                                 ("config.yaml", 2, "config.31"), ("model/config.json", 2, "config.31"), ("~no-such-user-here/x", 2, "core.9")):
+    for output, code, number in (("fifo", 1, "os.1"), ("/dev/null", 1, "os.1"), ("data", 1, "os.1"), ("data/pairs.jsonl/x", 1, "os.1"),
+                                 ("config.yaml", 2, "config.31"), ("model/config.json", 2, "config.31"), ("~no-such-user-here/x", 2, "os.9")):
         c.run("evaluate", c.config(held_out), f"--output={output}").expect(code, f"[rlalgo.{number}]")
     assert not (c.folder / "evaluated").exists() and stat.S_ISCHR(os.stat("/dev/null").st_mode)
     c.run("evaluate", "config.yaml", "--checkpoint=~/none", env={"HOME": str(c.folder)}).expect(2, "[rlalgo.config.30]", f"{c.folder}/none")

@@ -6,8 +6,8 @@
 
 #include <c10/core/GradMode.h>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/model/lora.hpp>
+#include <rlalgo/os/clock.hpp>
 
 #include <support/scratch.hpp>
 
@@ -82,10 +82,10 @@ TEST_CASE("a port that is taken is told, and the server ends in time with an age
         "http.8");
   (void)beside::ask(server.url());
   const auto ended = [&] { return server.counts().stopped + server.counts().cut; };
-  const core::Stopwatch waiting;  // an answer is sent within a step of the engine, and counted at its end
+  const os::Stopwatch waiting;  // an answer is sent within a step of the engine, and counted at its end
   while (ended() == 0 && waiting.seconds() < 5.0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   CHECK(ended() == 1);
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   server.stop(0.0);
   CHECK(watch.seconds() < 5.0);
 }

@@ -7,7 +7,7 @@ using rlalgo::support::ScopedVariable;
 using rlalgo::support::ScratchDirectory;
 
 namespace {
-const core::Outside there{
+const os::Outside there{
     .time = 1'000'000'000, .zone = "Asia/Tokyo", .host = "elsewhere", .language = {{"LANG", "ja_JP.UTF-8"}}};
 }  // namespace
 

@@ -1037,7 +1037,7 @@ TEST_CASE("~ is the home directory in every key that is a path") {
               "ebft:\n  feature_model: ~/features\n")
             .ebft.feature_model == at + "features");
   CHECK_THAT(error_of(minimal + "output_dir: ~no-such-user-here/x\n"),
-             Catch::Contains("core.9") && Catch::Contains("c.yaml:"));
+             Catch::Contains("os.9") && Catch::Contains("c.yaml:"));
 }
 
 TEST_CASE("asynchronous generation: what is read, what follows from it, what is told") {

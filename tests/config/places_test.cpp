@@ -132,7 +132,7 @@ TEST_CASE("all that is not there is said at once") {
   run.output_dir = (scratch.path() / "out").string();
   config::Refusals refusals;
   config::judge_outputs(run, refusals);
-  CHECK(support::lacks(support::raised_by([&] { refusals.raise(); }), {"core.1", "out"}) == "");
+  CHECK(support::lacks(support::raised_by([&] { refusals.raise(); }), {"os.1", "out"}) == "");
 }
 
 TEST_CASE("a schedule that cannot be recorded or read is known before anything is loaded") {

@@ -54,8 +54,8 @@ TEST_CASE("what is found by what a key names is kept whatever its class, with th
         "[rlalgo.config.45] 2 problems, by line\n"
         "  [rlalgo.config.20] no such model: at c.yaml:3\n"
         "  [rlalgo.data.1] no such file (c.yaml:7)");
-  CHECK_THROWS_AS(all.judge_found("c.yaml:3", [] { core::raise_interrupted("core", 8, {.what = "stop"}); }),
-                  core::Interrupted);
+  CHECK_THROWS_AS(all.judge_found("c.yaml:3", [] { os::raise_interrupted("os", 8, {.what = "stop"}); }),
+                  os::Interrupted);
 }
 
 TEST_CASE("several refusals are one error, by line; those without a line come last, in order") {

@@ -1,7 +1,7 @@
-// A stranger's program on floors 0-1: rewards and advantages without LibTorch.
+// A stranger's program on floors 0-2: rewards and advantages without LibTorch.
 #include <rlalgo/advantage/group_relative.hpp>
 #include <rlalgo/core/version.hpp>
-#include <rlalgo/reward/maths_answer.hpp>
+#include <rlalgo/maths/answer.hpp>
 
 #include <cstdio>
 #include <string>
@@ -13,10 +13,10 @@
 
 int main() {
   std::vector<double> rewards;
-  const auto gold = rlalgo::reward::solution_answer("$\\frac{1}{2}$");
+  const auto gold = rlalgo::maths::solution_answer("$\\frac{1}{2}$");
   for (const char* text : {"The answer is \\boxed{0.5}", "The answer is \\boxed{2}"}) {
-    const auto offered = rlalgo::reward::completion_answer(text);
-    rewards.push_back(gold && offered && rlalgo::reward::agrees(*gold, *offered) == true ? 1.0 : 0.0);
+    const auto offered = rlalgo::maths::completion_answer(text);
+    rewards.push_back(gold && offered && rlalgo::maths::agrees(*gold, *offered) == true ? 1.0 : 0.0);
   }
   const rlalgo::advantage::GroupRelative estimator;
   const auto estimate = estimator(rewards, rlalgo::core::Groups::uniform(2, 2));

@@ -21,8 +21,8 @@
 #include <rlalgo/environment/calculator.hpp>
 #include <rlalgo/environment/tool_calls.hpp>
 #include <rlalgo/environment/tools.hpp>
+#include <rlalgo/maths/answer.hpp>
 #include <rlalgo/reward/gsm8k.hpp>
-#include <rlalgo/reward/maths_answer.hpp>
 #include <rlalgo/reward/registry.hpp>
 #include <rlalgo/run/checkpoint.hpp>
 #include <rlalgo/run/health.hpp>

@@ -1,4 +1,4 @@
-#include <support/scratch.hpp>
+#include <support/catch.hpp>
 
 #include <string>
 #include <string_view>
@@ -6,7 +6,6 @@
 #include <rlalgo/core/digest.hpp>
 
 using rlalgo::core::Digest;
-using rlalgo::core::file_digest;
 
 namespace {
 std::string hex_of(std::string_view bytes) { return Digest().update(bytes).hex(); }
@@ -59,18 +58,11 @@ TEST_CASE("fields do not run together") {
   CHECK(Digest().add("ab").value() == Digest().add("ab").value());
 }
 
-TEST_CASE("every flipped bit of a file is seen, and a file that cannot be read is an error") {
-  const rlalgo::support::ScratchDirectory scratch;
-  std::string bytes = counted(200);
-  const auto path = scratch.write("file", bytes);
-  const std::string before = file_digest(path);
-  CHECK(before == hex_of(bytes));
+TEST_CASE("every flipped bit is seen") {
+  const std::string bytes = counted(200), before = hex_of(bytes);
   for (std::size_t bit = 0; bit < bytes.size() * 8; ++bit) {
     std::string flipped = bytes;
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
     CHECK(hex_of(flipped) != before);
   }
-  CHECK(file_digest(scratch.write("large", counted(3000000))) == hex_of(counted(3000000)));
-  CHECK(rlalgo::support::raised_by([&] { (void)file_digest(scratch.path() / "absent"); }).find("core.1") !=
-        std::string::npos);
 }

@@ -2,6 +2,7 @@
 #include <support/scratch.hpp>
 
 #include <rlalgo/core/located.hpp>
+#include <rlalgo/os/interruption.hpp>
 
 using namespace rlalgo;
 
@@ -35,7 +36,7 @@ TEST_CASE("room, number and exit status stay; what is no error of ours passes") 
 
 TEST_CASE("an interruption stays one") {
   const auto stopped = [] {
-    rlalgo::core::located("here", [] { rlalgo::core::raise_interrupted("core", 8, {.what = "stop"}); });
+    rlalgo::core::located("here", [] { rlalgo::os::raise_interrupted("os", 8, {.what = "stop"}); });
   };
-  CHECK_THROWS_AS(stopped(), rlalgo::core::Interrupted);
+  CHECK_THROWS_AS(stopped(), rlalgo::os::Interrupted);
 }

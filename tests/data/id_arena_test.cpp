@@ -37,12 +37,12 @@ TEST_CASE("a file that grows keeps its ids, also those whose memory was let go")
       CHECK(arena.span(i * piece.size(), piece.size())[k] == static_cast<TokenId>(i * 1000003 + k));
 }
 
-TEST_CASE("without a directory everything stays in memory; a directory that cannot be written is core.1") {
+TEST_CASE("without a directory everything stays in memory; a directory that cannot be written is os.1") {
   IdArena arena({.directory = {}, .memory_bytes = 0});
   arena.append(std::vector<TokenId>{1, 2});
   CHECK_FALSE(arena.on_disk());
   IdArena bad({.directory = "/proc/self", .memory_bytes = 0});
-  CHECK_THROWS_WITH(bad.append(std::vector<TokenId>{1}), Catch::StartsWith("[rlalgo.core.1]"));
+  CHECK_THROWS_WITH(bad.append(std::vector<TokenId>{1}), Catch::StartsWith("[rlalgo.os.1]"));
 }
 
 TEST_CASE("a mapped file") {

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/distributed/process_world.hpp>
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/model/lora.hpp>
 #include <rlalgo/model/tree_builder.hpp>
+#include <rlalgo/os/interruption.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
 #include <support/catch.hpp>
@@ -212,7 +212,7 @@ TEST_CASE("a backward pass that failed begins nothing later, and one that was le
 }
 
 TEST_CASE("sums go on after a step that all ranks gave up") {
-  core::Interruption::clear();
+  os::Interruption::clear();
   support::with_ranks(2, [&](const std::shared_ptr<World>& world) {
     const auto policy = decoder(), whole = decoder();
     const auto sums = gate(*policy, *world);
@@ -237,5 +237,5 @@ TEST_CASE("sums go on after a step that all ranks gave up") {
     require_sums(*policy, *whole, *world);
     world->barrier("the end");
   });
-  core::Interruption::clear();
+  os::Interruption::clear();
 }

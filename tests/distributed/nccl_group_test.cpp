@@ -20,9 +20,9 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/distributed/pickle.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
 #include <support/catch.hpp>
@@ -133,7 +133,7 @@ TEST_CASE("a rank of another process, and what is left when it is killed") {
   ::kill(child, SIGKILL);
   int status = 0;
   ::waitpid(child, &status, 0);
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   CHECK(said([&] { group->broadcast(tensor, 1, seconds); }) == "distributed.4");
   CHECK(watch.seconds() < seconds / 2);
 }
@@ -141,7 +141,7 @@ TEST_CASE("a rank of another process, and what is left when it is killed") {
 TEST_CASE("a peer that never comes, at each stage, is given up at the deadline") {
   support::needs(distributed::gloo_built(), support::without_gloo);
   const auto library = support::fake_library();
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   std::string told;
   {  // rank 1 finds no id
     const Store store = Store::listen("127.0.0.1", 0);
@@ -175,7 +175,7 @@ TEST_CASE("a copy that is under way when the group is left ends before its memor
   support::needs(distributed::gloo_built(), support::without_gloo);
   std::vector<std::unique_ptr<ProcessGroup>> ranks = joined(2);
   const Environment slow("FAKE_CUDA_COPY_SECONDS", "1");
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   CHECK(said([&] {
           tensor::Tensor tensor = at::ones({9}, at::kFloat);
           ranks[0]->broadcast(tensor, 0, 0.1);
@@ -192,7 +192,7 @@ TEST_CASE("an operation that another thread gives up ends, and an abort that doe
   auto waiting = std::async(std::launch::async, [&] { return said([&] { ranks[0]->broadcast(tensor, 1, seconds); }); });
   CHECK(waiting.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
   ranks[0]->stop();
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   CHECK(waiting.get() == "distributed.4");
   CHECK(watch.seconds() < 5);
   const Environment slow("FAKE_NCCL_ABORT_SECONDS", "30");

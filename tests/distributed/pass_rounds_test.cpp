@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/distributed/process_world.hpp>
+#include <rlalgo/os/interruption.hpp>
 
 #include <support/catch.hpp>
 #include <support/not_run.hpp>
@@ -95,7 +95,7 @@ TEST_CASE("a rank that fetches is served by those that have a pass to do, and by
 }
 
 TEST_CASE("after ranks gave up, members begin from nothing; who has left is not asked") {
-  core::Interruption::clear();
+  os::Interruption::clear();
   support::with_ranks(2, [&](const std::shared_ptr<World>& world) {
     const auto rounds = rounds_of(*world);
     Member policy, gone;
@@ -107,7 +107,7 @@ TEST_CASE("after ranks gave up, members begin from nothing; who has left is not 
       try {
         rounds->enter(own, {forward, 1, false});
         RANK_CHECK(!"the pass was entered");
-      } catch (const core::Interrupted&) {
+      } catch (const os::Interrupted&) {
         world->give_up(SIGTERM);
       }
     }
@@ -116,5 +116,5 @@ TEST_CASE("after ranks gave up, members begin from nothing; who has left is not 
     RANK_CHECK(gone.calls.empty());
     world->barrier("the end");
   });
-  core::Interruption::clear();
+  os::Interruption::clear();
 }

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include <rlalgo/core/clock.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
 #include <support/catch.hpp>
@@ -54,7 +54,7 @@ TEST_CASE("who takes a connection and says nothing is no store, and is told so i
   REQUIRE(::listen(listener, 4) == 0);
   REQUIRE(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length) == 0);
   const std::uint16_t port = ntohs(address.sin_port);
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   CHECK(support::lacks(support::raised_by([&] { (void)Store::connect("127.0.0.1", port, 2, 0.3); }),
                        {"distributed.3", "127.0.0.1:" + std::to_string(port)}) == "");
   CHECK(watch.seconds() < 15.0);
@@ -104,7 +104,7 @@ TEST_CASE("a peer that sends another number of bytes than was expected is told f
 TEST_CASE("who does not come, does not answer or is gone is an error in time") {
   support::needs(distributed::gloo_built(), support::without_gloo);
   const Store lonely = Store::listen("127.0.0.1", 0);
-  core::Stopwatch clock;
+  os::Stopwatch clock;
   CHECK(support::number_raised_by([&] { lonely.wait_for_peer(0.2, never); }) == "distributed.3");
   CHECK(support::number_raised_by([&] { lonely.wait_for_peer(1000, [] { return true; }); }) == "distributed.3");
   CHECK(support::number_raised_by([&] { (void)join_gloo(lonely, 0, 2, 0.3); }) == "distributed.3");

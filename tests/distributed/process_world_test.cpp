@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
-#include <rlalgo/core/clock.hpp>
-#include <rlalgo/core/interruption.hpp>
+#include <rlalgo/os/clock.hpp>
+#include <rlalgo/os/interruption.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
 #include <support/catch.hpp>
@@ -122,7 +122,7 @@ TEST_CASE("a rank that fails ends the others at once, with its words") {
   with_ranks(2, [&](const std::shared_ptr<World>& world) {
     world->enter(7);
     if (world->rank() == 1) return world->fail("the disk is full");
-    const core::Stopwatch watch;
+    const os::Stopwatch watch;
     try {
       world->barrier("a test");
       RANK_CHECK(!"the barrier returned");
@@ -152,7 +152,7 @@ TEST_CASE("a silent rank is named in time, and one that only takes long is waite
     CHECK_NOTHROW(world->barrier("slow"));
     late.get();
   }
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   CHECK(support::number_raised_by([&] { world->barrier("gone"); }) == "distributed.6");
   CHECK(watch.seconds() < 5.0);
 }
@@ -217,7 +217,7 @@ TEST_CASE("what a rank does while it waits may end the wait") {
 
 TEST_CASE("what one rank gives up all give up, and then they go on together") {
   support::needs(distributed::gloo_built(), support::without_gloo);
-  core::Interruption::clear();
+  os::Interruption::clear();
   with_ranks(3, [&](const std::shared_ptr<World>& world) {
     for (int round = 0; round < 3; ++round) {
       world->barrier("first");
@@ -228,16 +228,16 @@ TEST_CASE("what one rank gives up all give up, and then they go on together") {
           if (world->rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(100));
           world->barrier("second");
           RANK_CHECK(!"the barrier returned");
-        } catch (const core::Interrupted& stop) {
+        } catch (const os::Interrupted& stop) {
           RANK_CHECK(stop.number() == 8);
           world->give_up(SIGTERM);
         }
-        RANK_CHECK(core::Interruption::signal() == SIGTERM);
+        RANK_CHECK(os::Interruption::signal() == SIGTERM);
       }
       RANK_CHECK(world->broadcast("the last word", world->rank() == 0 ? "saved" : "") == "saved");
     }
   });
-  core::Interruption::clear();
+  os::Interruption::clear();
 }
 
 TEST_CASE("an error of all ranks is said by one") {

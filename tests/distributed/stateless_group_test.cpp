@@ -6,9 +6,9 @@
 #include <thread>
 #include <vector>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/distributed/pickle.hpp>
+#include <rlalgo/os/clock.hpp>
 
 #include <support/catch.hpp>
 #include <support/not_run.hpp>
@@ -105,7 +105,7 @@ TEST_CASE("every wait ends: at its deadline, when it is given up, and where nons
   support::needs(distributed::gloo_built(), support::without_gloo);
   const Store store = Store::listen("127.0.0.1", 0);
   StatelessGroup late(Store::connect("127.0.0.1", store.port(), 2, seconds), 1, 2);
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   CHECK(said([&] { late.barrier(0.2); }) == "distributed.4");
   CHECK(said([&] { (void)late.broadcast({}, 0, 0.2); }) == "distributed.4");
   StatelessGroup first(store, 0, 2);

@@ -15,9 +15,9 @@
 #include <thread>
 #include <vector>
 
-#include <rlalgo/core/clock.hpp>
-#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/distributed/process_world.hpp>
+#include <rlalgo/os/clock.hpp>
+#include <rlalgo/os/interruption.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
 #include <support/catch.hpp>
@@ -200,7 +200,7 @@ TEST_CASE("a rank that takes long is waited for, one that fails or is silent end
   const auto world = distributed::join_world(first, 0.6);
   const auto team = world->convene({0, 1});
   std::vector<Tensor> value = {at::ones({1}, at::kFloat)};
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   CHECK(support::number_raised_by([&] { team->sum(value); }) == "distributed.6");
   CHECK(watch.seconds() < 5.0);
   over.set_value();
@@ -208,7 +208,7 @@ TEST_CASE("a rank that takes long is waited for, one that fails or is silent end
 }
 
 TEST_CASE("a team goes on after its ranks gave up what was under way") {
-  core::Interruption::clear();
+  os::Interruption::clear();
   with_ranks(2, [&](const std::shared_ptr<World>& world) {
     const auto team = world->convene({0, 1});
     std::vector<Tensor> value = {at::ones({2}, at::kFloat)};
@@ -219,7 +219,7 @@ TEST_CASE("a team goes on after its ranks gave up what was under way") {
       try {
         team->sum(value);
         RANK_CHECK(!"the sum returned");
-      } catch (const core::Interrupted&) {
+      } catch (const os::Interrupted&) {
         world->give_up(SIGTERM);
       }
     }
@@ -229,7 +229,7 @@ TEST_CASE("a team goes on after its ranks gave up what was under way") {
     RANK_CHECK(value[0][1].item<float>() == 2.0F);
     world->barrier("the end");
   });
-  core::Interruption::clear();
+  os::Interruption::clear();
 }
 
 TEST_CASE("a team of one has everything at once") {
@@ -364,7 +364,7 @@ TEST_CASE("over NCCL, too, a rank that fails, is silent or has another list ends
   CHECK_THROWS(with_ranks(2, [&](const std::shared_ptr<World>& world) {
     const auto team = world->convene(everybody(*world), at::Device(gpu));
     if (world->rank() == 1) throw std::runtime_error("no idea");
-    const core::Stopwatch watch;
+    const os::Stopwatch watch;
     told = support::raised_by([&] { team->all_gather(at::zeros({2}, at::kFloat), row({1.0F})).wait(); });
     if (watch.seconds() > 10) throw std::runtime_error("it took too long");
   }));

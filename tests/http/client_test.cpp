@@ -80,7 +80,7 @@ TEST_CASE("a call ends at its deadline whatever drips") {
       peer.pause(5000);
     });
     http::Client client(once(server.url(), 0.2));
-    const core::Stopwatch watch;
+    const os::Stopwatch watch;
     const http::Result result = client.call({});
     CHECK(watch.seconds() >= 0.19);
     CHECK(watch.seconds() < 2.0);
@@ -102,7 +102,7 @@ TEST_CASE("the deadline covers a server that takes no request, and the waits bet
   std::vector<http::Retry> told;
   http::ClientConfig config = patient(support::nobody_url(), 1000, told);
   config.call_seconds = 0.3;
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   const http::Result nobody = http::Client(config).call({});
   CHECK(watch.seconds() < 2.0);
   REQUIRE_FALSE(nobody.answered());
@@ -267,7 +267,7 @@ TEST_CASE("Retry-After is obeyed; one beyond the deadline is not waited for") {
     const std::string seconds = connection == 0 ? "1" : "100";
     peer.send("HTTP/1.1 429 Slow\r\nRetry-After: " + seconds + "\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
   });
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   const http::Result result = http::Client(patient(server.url(), 5, told)).call({});
   REQUIRE(result.answered());
   CHECK(result.response().status == 429);

@@ -1,6 +1,6 @@
 #include <rlalgo/http/json_client.hpp>
 
-#include <rlalgo/core/clock.hpp>
+#include <rlalgo/os/clock.hpp>
 
 #include <atomic>
 #include <memory>
@@ -90,7 +90,7 @@ TEST_CASE("a glance takes no longer than a call may") {
   http::ClientConfig config = quick(silent.url());
   config.call_seconds = 0.2;
   http::JsonClient client(config);
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   CHECK_FALSE(client.glance("/a").answered());
   CHECK(watch.seconds() < 5);  // 10 without the limit
 }
@@ -133,7 +133,7 @@ TEST_CASE("a server is waited for, also one that drips, and told about once") {
   const auto tell = [&](const std::string& line) { told.push_back(line); };
   const std::string nobody = support::nobody_url();
   http::JsonClient client(quick(nobody));
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   CHECK_THROWS_WITH(client.wait_until_up("/health/", 0.2, "start it", tell),
                     Catch::Contains("[rlalgo.http.5]") && Catch::Contains("no answer (Connection refused") &&
                         Catch::Contains(nobody + "/health/") && Catch::Contains("start it"));
@@ -169,15 +169,15 @@ TEST_CASE("a client whose token is asked to stop gives up what is under way, and
   config.call_seconds = 60;
   config.stop = source.get_token();
   http::JsonClient client(config);
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   std::thread asks([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     source.request_stop();
   });
-  CHECK_THROWS_AS(client.get("/x"), core::Interrupted);
+  CHECK_THROWS_AS(client.get("/x"), os::Interrupted);
   asks.join();
   CHECK_THROWS_WITH(client.post("/x", {}), Catch::Contains("[rlalgo.http.7]"));
-  CHECK_THROWS_AS(client.wait_until_up("/health/", 60.0, ""), core::Interrupted);
+  CHECK_THROWS_AS(client.wait_until_up("/health/", 60.0, ""), os::Interrupted);
   std::stop_source own;  // of one call: instead of the client's
   CHECK_THROWS_WITH(client.get("/x", {.seconds = 0.2, .stop = own.get_token()}), Catch::Contains("[rlalgo.http.1]"));
   CHECK(watch.seconds() < 20.0);

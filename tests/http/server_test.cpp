@@ -201,7 +201,7 @@ TEST_CASE("what is too large, too slow or no HTTP is refused by its status") {
   CHECK(answer("GET / HTT") == "HTTP/1.1 408");
   CHECK(answer("POST / HTTP/1.1\r\nContent-Length: 10\r\n\r\nhalf") == "HTTP/1.1 408");
   RawClient drips(server.port());
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   for (int i = 0; i < 100 && drips.send("x"); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   CHECK(drips.receive_all().substr(0, 12) == "HTTP/1.1 408");
   CHECK(watch.seconds() < 4.0);
@@ -410,7 +410,7 @@ TEST_CASE("stop waits for answers under way, then closes the rest") {
   std::thread first([&] { slow = http::Client(to(server)).call({.target = "/slow"}); });
   std::thread second([&] { lost = http::Client(to(server)).call({.target = "/never"}); });
   CHECK(soon([&] { return begun == 2; }));
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   server.stop(1.0);
   CHECK(watch.seconds() > 0.9);
   CHECK(watch.seconds() < 4.0);

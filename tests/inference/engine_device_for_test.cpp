@@ -1,7 +1,7 @@
 #include <rlalgo/inference/engine_device_for.hpp>
 
-#include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/model/load.hpp>
+#include <rlalgo/os/thread_pool.hpp>
 
 #include <support/catch.hpp>
 #include <support/decoders.hpp>
@@ -10,7 +10,7 @@
 using namespace rlalgo;
 
 TEST_CASE("an engine's half is made for the device of its configuration") {
-  core::ThreadPool pool(1);
+  os::ThreadPool pool(1);
   const auto decoder = model::random_decoder(model::parse_hf_config(support::small_config("llama"), "test"), 3);
   inference::EngineConfig config = inference::EngineConfig{}.for_weights(decoder->weights());
   config.device = at::Device(at::kMeta);

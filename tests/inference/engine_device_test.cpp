@@ -4,10 +4,10 @@
 #include <memory>
 #include <vector>
 
-#include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/inference/detail/tensor_engine_device.hpp>
 #include <rlalgo/inference/engine_device_for.hpp>
 #include <rlalgo/model/load.hpp>
+#include <rlalgo/os/thread_pool.hpp>
 
 #include <support/catch.hpp>
 #include <support/decoders.hpp>
@@ -43,7 +43,7 @@ std::vector<float> logits_of(inference::EngineDevice& device, const model::Decod
 }  // namespace
 
 TEST_CASE("the pass from ATen's operators gives the logits of the CPU's kernels, prompt at once or token by token") {
-  core::ThreadPool pool(1);
+  os::ThreadPool pool(1);
   for (const char* type :
        {"llama", "qwen2", "qwen3", "qwen3_moe", "qwen2_moe", "mixtral", "qwen3_5_text", "qwen3_next"}) {
     INFO(type);

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <vector>
 
-#include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/inference/detail/decoder_forward.hpp>
 #include <rlalgo/inference/forward.hpp>
+#include <rlalgo/os/thread_pool.hpp>
 
 #include "inference/reference.hpp"
 
@@ -20,7 +20,7 @@ TEST_CASE("a row's logits depend on its own sequence alone: not on the pass, the
     inference::detail::DecoderWeightsView weights;
     weights.view = inference::detail::DecoderViewer(config, tensors).view();
     inference::KvCache cache(config.layers, config.kv_heads, config.head_dim, element);
-    core::ThreadPool pool(1);
+    os::ThreadPool pool(1);
     inference::detail::DecoderForward decoder(config, cache, pool, 64, 3);
     inference::Forward& forward = decoder;
     CHECK(forward.max_rows() == 64);
@@ -68,7 +68,7 @@ TEST_CASE("rows divided among threads have the bits of rows that all threads sha
   std::vector<std::vector<float>> found;
   for (const int threads : {1, 2, 3}) {
     inference::KvCache cache(config.layers, config.kv_heads, config.head_dim, inference::CacheElement::float32);
-    core::ThreadPool pool(threads);
+    os::ThreadPool pool(threads);
     inference::detail::DecoderForward forward(config, cache, pool, sequences, sequences);
     forward.reserve(64);
     std::vector<inference::KvCache::Sequence> of(sequences);

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/inference/detail/phases.hpp>
+#include <rlalgo/os/thread_pool.hpp>
 
 using namespace rlalgo;
 using inference::detail::PhaseRows;
@@ -37,7 +37,7 @@ std::vector<int> done(Phases& phases, std::int64_t m, const PhaseWork& work, int
 TEST_CASE("a phase does all items of all rows once, with rows divided or items") {
   for (const int threads : {1, 2, 3, 5})
     for (const std::int64_t least : {0, 1, 24}) {
-      core::ThreadPool pool(threads);
+      os::ThreadPool pool(threads);
       Phases phases(pool);
       phases.divide_rows_from(least);
       for (const std::int64_t m : {1, 2, 47, 48, 63, 64, 65, 180, 191, 300})
@@ -55,7 +55,7 @@ TEST_CASE("a phase does all items of all rows once, with rows divided or items")
 }
 
 TEST_CASE("rows are divided where every thread has enough of them and kernels need no more sixteens for that") {
-  core::ThreadPool two(2), eight(8);
+  os::ThreadPool two(2), eight(8);
   Phases phases(two), many(eight);
   CHECK_FALSE(phases.divides_rows(1000));  // nobody has said from when
   phases.divide_rows_from(24);
@@ -72,14 +72,14 @@ TEST_CASE("rows are divided where every thread has enough of them and kernels ne
   phases.divide_rows_from(64);
   CHECK_FALSE(phases.divides_rows(64));
   CHECK(phases.divides_rows(128));
-  core::ThreadPool one(1);
+  os::ThreadPool one(1);
   Phases alone(one);
   alone.divide_rows_from(24);
   CHECK_FALSE(alone.divides_rows(1000));
 }
 
 TEST_CASE("with rows divided a thread begins with its own rows") {
-  core::ThreadPool pool(2);
+  os::ThreadPool pool(2);
   Phases phases(pool);
   phases.divide_rows_from(24);
   std::int64_t first = -1;

@@ -9,7 +9,7 @@ using namespace rlalgo;
 
 TEST_CASE("the memory is whole pages, at least one; nothing said, what running requests need") {
   const model::DecoderConfig config = toy::config();
-  core::ThreadPool pool(1);
+  os::ThreadPool pool(1);
   const auto pages = [&](std::size_t bytes) {
     inference::KvCache cache(1, 1, 8);
     toy::ToyForward forward(cache, 288, 32);

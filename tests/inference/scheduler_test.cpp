@@ -35,7 +35,7 @@ inference::TextStream letters() {
 struct Bench {
   model::DecoderConfig decoder = toy::config();
   inference::KvCache cache{1, 1, 8};
-  core::ThreadPool pool{1};
+  os::ThreadPool pool{1};
   toy::ToyForward forward;
   Scheduler scheduler;
   std::map<RequestId, RequestResult> ended;

@@ -122,6 +122,6 @@ TEST_CASE("a generation ends within a token when it is asked to, and tells how f
   const std::uint64_t passes = engine.passes();
   CHECK(passes >= 12);
   stop.request_stop();
-  CHECK_THROWS_AS(engine.generate(run.requests, run.sampling, {.seed = 1}), core::Interrupted);
+  CHECK_THROWS_AS(engine.generate(run.requests, run.sampling, {.seed = 1}), os::Interrupted);
   CHECK(engine.passes() == passes + 1);
 }

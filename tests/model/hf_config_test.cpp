@@ -209,7 +209,7 @@ TEST_CASE("files: missing directory, missing and broken config.json, end ids") {
   REQUIRE(::mkfifo((scratch.path() / "pipe/config.json").c_str(), 0600) == 0);
   CHECK(lacks(read(scratch.path() / "pipe"), {"model.8", "a named pipe", "config.json"}) == "");
   std::filesystem::create_symlink("loop", scratch.path() / "loop");
-  CHECK(lacks(read(scratch.path() / "loop"), {"core.7", "symbolic links", "loop"}) == "");
+  CHECK(lacks(read(scratch.path() / "loop"), {"os.7", "symbolic links", "loop"}) == "");
   CHECK(model::eos_token_ids(scratch.path()) == std::vector<std::int64_t>{2});
   CHECK_FALSE(model::read_generation_config(scratch.path()).has_value());
   scratch.write("generation_config.json",

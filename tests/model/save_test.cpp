@@ -109,5 +109,5 @@ TEST_CASE("a place that cannot be written is an error with the system's reason")
   const auto policy = model::load_decoder(golden / "llama");
   CHECK(rlalgo::support::lacks(
             rlalgo::support::raised_by([&] { model::save_decoder(*policy, scratch.path() / "file/model"); }),
-            {"core.1", "Not a directory"}) == "");
+            {"os.1", "Not a directory"}) == "");
 }

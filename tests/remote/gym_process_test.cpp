@@ -11,7 +11,7 @@
 #include <support/catch.hpp>
 #include <support/scratch.hpp>
 
-#include <rlalgo/core/clock.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/remote/gym_process.hpp>
 
 using namespace rlalgo;
@@ -42,7 +42,7 @@ std::string text_of(const std::filesystem::path& file) {
 // Waits until `done` or ten seconds are over.
 template <class F>
 bool soon(F done) {
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   while (!done() && watch.seconds() < 10) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   return done();
 }
@@ -74,7 +74,7 @@ TEST_CASE("the Gym is started in its folder with our port, and ends with all tha
 
 TEST_CASE("a Gym that does not end when it is asked to is killed") {
   const support::ScratchDirectory folder;
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   {
     GymProcessConfig config = with(folder, "trap '' TERM\necho up\nwhile :; do sleep 1; done\n");
     config.stop_seconds = 0.3;

@@ -7,8 +7,8 @@
 #include <support/http_server.hpp>
 #include <support/scratch.hpp>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/http/server.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/remote/gym.hpp>
 
 using namespace rlalgo;
@@ -70,7 +70,7 @@ TEST_CASE("the head and the servers that are needed are waited for") {
 }
 
 TEST_CASE("a Gym that is not there, or ends while it is waited for, is an error in time") {
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   CHECK(lacks(raised_by([] { Gym(config("http://127.0.0.1:1", 1)).discover({}); }),
               {"remote.73", "http://127.0.0.1:1", "nemo_gym_server_timeout", "nemo_gym_auto_start"}) == "");
   CHECK(watch.seconds() < 10);

@@ -8,8 +8,8 @@
 #include <support/http_server.hpp>
 #include <support/scratch.hpp>
 
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/hub_cache.hpp>
+#include <rlalgo/os/regular_file.hpp>
 #include <rlalgo/remote/hub_download.hpp>
 
 using namespace rlalgo;
@@ -69,7 +69,7 @@ TEST_CASE("a model is fetched into the cache, and found there") {
   CHECK(told.back().bytes == 2);
   CHECK(told.back().file_done);
   CHECK(data::find_in_hub_cache(data::HubKind::models, "team/m") == snapshot.directory);
-  CHECK(core::read_regular_file(snapshot.directory / "config.json", 100).text == "{}");
+  CHECK(os::read_regular_file(snapshot.directory / "config.json", 100).text == "{}");
   CHECK(std::filesystem::read_symlink(snapshot.directory / "config.json") ==
         "../../blobs/9e26dfeeb6e641a33dae4961196235bdb965b21b");
   const std::size_t asked = hub.server.seen().size();
@@ -84,7 +84,7 @@ TEST_CASE("contents that are not what was announced, and answers that are none")
   const auto raised = [&] { return raised_by([&] { (void)remote::fetch_snapshot(of(hub, scratch)); }); };
   hub.answers["/team/m/resolve/0123456789012345678901234567890123456789/config.json"] = "[]";
   CHECK(lacks(raised(), {"remote.88: ", "config.json", "9e26dfeeb6e641a33dae4961196235bdb965b21b"}) == "");
-  CHECK(!core::exists(scratch.path() / "hub/models--team--m/snapshots"));
+  CHECK(!os::exists(scratch.path() / "hub/models--team--m/snapshots"));
   hub.answers["/team/m/resolve/0123456789012345678901234567890123456789/config.json"] = "{";
   CHECK(lacks(raised(), {"remote.87: ", "1 of 2 bytes"}) == "");
   for (

@@ -9,7 +9,7 @@
 #include <support/catch.hpp>
 #include <support/scratch.hpp>
 
-#include <rlalgo/core/clock.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/remote/open_env.hpp>
 
 using namespace rlalgo;
@@ -33,7 +33,7 @@ class Fake {
     port_file_ = folder_.path() / "port";
     process_ =
         ::popen(("exec python3 '" + program + "' " + arguments + " > '" + port_file_.string() + "'").c_str(), "w");
-    const core::Stopwatch watch;
+    const os::Stopwatch watch;
     while (watch.seconds() < 20) {
       if (FILE* file = std::fopen(port_file_.c_str(), "r")) {
         const bool found = std::fscanf(file, "%d", &port_) == 1;

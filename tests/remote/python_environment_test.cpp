@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include <rlalgo/core/clock.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/remote/python_environment.hpp>
 
 using namespace rlalgo;
@@ -218,7 +218,7 @@ TEST_CASE("coroutines run at once, and reset gets every column it can take") {
   all.begin(std::vector<Start>(8, {{{"prompt", "p"}, {"answer", 3}}, 1}));
   std::vector<Said> said;
   for (std::size_t i = 0; i < 8; ++i) said.push_back(say(i, "x"));
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   const auto turns = all.step(said);
   CHECK(watch.seconds() < 2.0);
   CHECK(turns[3].observation == "answer,prompt,seed");

@@ -1,7 +1,7 @@
 #include <support/catch.hpp>
 #include <support/scratch.hpp>
 
-#include <rlalgo/core/clock.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/remote/python_transform.hpp>
 
 using namespace rlalgo;
@@ -137,7 +137,7 @@ TEST_CASE("what can go wrong in a transform has its number") {
   CHECK(lacks(f.error("user.no_dict"), {"remote.43: ", "NoneType", "rows.jsonl:1"}) == "");
   CHECK(lacks(f.error("user.uneven"), {"remote.43: ", "different lengths"}) == "");
   CHECK(lacks(f.error("user.dying"), {"remote.45: ", "exit status 3"}) == "");
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   CHECK(lacks(f.error("user.slow", 0.3), {"remote.44: ", "in time"}) == "");
   CHECK(watch.seconds() < 30.0);
   const support::ScopedVariable python("RLALGO_PYTHON", "no-such-python");

@@ -19,9 +19,9 @@
 #include <support/prompts.hpp>
 #include <support/scratch.hpp>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/interruption.hpp>
+#include <rlalgo/os/clock.hpp>
+#include <rlalgo/os/interruption.hpp>
 #include <rlalgo/remote/python_worker.hpp>
 
 using namespace rlalgo;
@@ -250,7 +250,7 @@ struct Bench {
 };
 
 bool gone_within(pid_t process, double seconds) {
-  for (const core::Deadline deadline(seconds); !deadline.passed();) {
+  for (const os::Deadline deadline(seconds); !deadline.passed();) {
     std::ifstream status("/proc/" + std::to_string(process) + "/stat");
     std::string id, name, state;
     if (!(status >> id >> name >> state) || state == "Z") return true;
@@ -351,7 +351,7 @@ TEST_CASE("a function that hangs is killed at its deadline, with everything it s
   Bench bench(4.0);
   const std::string pid_file = (bench.directory.path() / "pids").string();
   bench.columns = {{{"pid_file", pid_file}}, {{"pid_file", pid_file}}};
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   const std::string text = bench.error(6, "rewards.hangs");
   CHECK(watch.seconds() < 60.0);
   CHECK_THAT(text, Catch::Contains("'rewards.hangs'") && Catch::Contains("no answer after 4.") &&
@@ -411,7 +411,7 @@ TEST_CASE("the death of the process is reported with how it ended") {
                                       {"rewards.crashes", "signal 11"},
                                       {"rewards.forks_and_dies", "exit status 6"}}) {
     Bench bench(100.0);
-    const core::Stopwatch watch;
+    const os::Stopwatch watch;
     CHECK_THAT(bench.error(7, function), Catch::Contains(how));
     CHECK(watch.seconds() < 60.0);
     CHECK_THAT(bench.error(7, "rewards.length"), Catch::Contains(how));
@@ -541,14 +541,14 @@ TEST_CASE("what a function starts ends with it, in whatever session it is") {
 TEST_CASE("a stop that is asked for while Python starts is not waited with") {
   Bench bench;
   bench.directory.write("slow.py", "import time\ntime.sleep(1000)\n");
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   std::thread asks([] {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    core::Interruption::request(15);
+    os::Interruption::request(15);
   });
-  CHECK_THROWS_AS(bench.worker->load("slow.f"), core::Interrupted);
+  CHECK_THROWS_AS(bench.worker->load("slow.f"), os::Interrupted);
   asks.join();
-  core::Interruption::clear();
+  os::Interruption::clear();
   CHECK(watch.seconds() < 30.0);
 }
 
@@ -561,13 +561,13 @@ TEST_CASE("of a step that is to be finished first, a stop waits two seconds for 
                             "def g(completions, **rest):\n    time.sleep(0.8)\n    return [1.0] * len(completions)\n");
   bench.worker->load("slow.f");
   bench.worker->load("slow.g");
-  const core::Interruption::Deferred step;
-  core::Interruption::request(2);
+  const os::Interruption::Deferred step;
+  os::Interruption::request(2);
   CHECK(bench.call("slow.g").size() == bench.texts.size());  // what is soon finished is
-  const core::Stopwatch watch;
-  CHECK_THROWS_AS(bench.call("slow.f"), core::Interrupted);
+  const os::Stopwatch watch;
+  CHECK_THROWS_AS(bench.call("slow.f"), os::Interrupted);
   CHECK(watch.seconds() < 4.5);
-  core::Interruption::clear();
+  os::Interruption::clear();
 }
 
 TEST_CASE("when the trainer is killed in the middle of a call, Python goes too") {
@@ -593,7 +593,7 @@ TEST_CASE("when the trainer is killed in the middle of a call, Python goes too")
   }
   REQUIRE(trainer > 0);
   std::vector<pid_t> started;
-  for (const core::Deadline deadline(60.0); started.size() < expected && !deadline.passed();) {
+  for (const os::Deadline deadline(60.0); started.size() < expected && !deadline.passed();) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     started.clear();
     std::ifstream file(pid_file);

@@ -12,8 +12,8 @@
 #include <support/prompts.hpp>
 #include <support/scratch.hpp>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/remote/reward_pool.hpp>
 #include <rlalgo/reward/failure_policy.hpp>
 

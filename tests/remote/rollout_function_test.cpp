@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/clock.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/remote/rollout_function.hpp>
 
 using namespace rlalgo;
@@ -303,7 +303,7 @@ TEST_CASE("what a function gets wrong is said with its place") {
 }
 
 TEST_CASE("a function that does not get on is ended, and one that asks goes on for as long as it asks") {
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   CHECK(lacks(error("import time\ndef f(model, prompts):\n  time.sleep(60)\n", 0.5),
               {"remote.64", "environment_timeout"}) == "");
   CHECK(watch.seconds() < 20);

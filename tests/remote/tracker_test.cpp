@@ -178,7 +178,7 @@ TEST_CASE("a client that raises, hangs, dies or is not there ends nothing: one w
     remote::TrackerConfig config = bench.config("wandb", {{"WANDB_FAKE", how}});
     config.call_seconds = seconds;
     remote::Tracker tracker(config);
-    const core::Stopwatch watch;
+    const os::Stopwatch watch;
     bench.train(tracker);
     CHECK(watch.seconds() < 20.0);
     std::string out;
@@ -210,7 +210,7 @@ TEST_CASE("a queue that is full drops records, says how many, and never makes th
   config.most_waiting = 5;
   config.call_seconds = 0.5;
   remote::Tracker tracker(config);
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   tracker.on_start(bench.start());
   for (std::int64_t step = 1; step <= 1000; ++step) tracker.on_record({step, 0.0, {{"loss", 0.5}}});
   CHECK(watch.seconds() < 2.0);

@@ -16,9 +16,9 @@ namespace {
 
 CheckpointParts parts(const std::string& weights) {
   CheckpointParts p;
-  p.save_model = [weights](const fs::path& dir) { rlalgo::core::write_file(dir / "model.safetensors", weights); };
+  p.save_model = [weights](const fs::path& dir) { rlalgo::os::write_file(dir / "model.safetensors", weights); };
   p.save_state = [](const fs::path& dir) {
-    rlalgo::core::write_file(dir / "optimizer.safetensors", "moments");
+    rlalgo::os::write_file(dir / "optimizer.safetensors", "moments");
     return Json{{"cursor", 5}};
   };
   p.state = {{"epoch", 0.5},
@@ -169,24 +169,24 @@ TEST_CASE("what cannot be resumed is refused by number") {
   SECTION("a state file of another format") {
     Json state = Json::parse(fake::read(path / "rlalgo_state.json"));
     state["format"] = 99;
-    rlalgo::core::write_file(path / "rlalgo_state.json", state.dump());
+    rlalgo::os::write_file(path / "rlalgo_state.json", state.dump());
     CHECK(refused() == "run.5");
-    rlalgo::core::write_file(path / "rlalgo_state.json", "[]");
+    rlalgo::os::write_file(path / "rlalgo_state.json", "[]");
     CHECK(refused() == "run.5");
     state["format"] = state_format;
     state.erase("window");
-    rlalgo::core::write_file(path / "rlalgo_state.json", state.dump());
+    rlalgo::os::write_file(path / "rlalgo_state.json", state.dump());
     CHECK(refused() == "run.5");
     state["window"] = Json::object();
     state["step"] = "six";
-    rlalgo::core::write_file(path / "rlalgo_state.json", state.dump());
+    rlalgo::os::write_file(path / "rlalgo_state.json", state.dump());
     CHECK(refused() == "run.5");
   }
   SECTION("no history") {
     const auto size = fs::file_size(path / "trainer_state.json");
     for (std::string text : {"{\"log_history\": {}}", "{}", "{\"log_history\": [{\"epoch\": 1}]}"}) {
       text.resize(size, ' ');  // or the size alone would be refused
-      rlalgo::core::write_file(path / "trainer_state.json", text);
+      rlalgo::os::write_file(path / "trainer_state.json", text);
       CHECK(refused() == "run.5");
       CHECK(message_of([&] { (void)read_checkpoint(path); }).find("bytes") == std::string::npos);
     }
@@ -196,14 +196,14 @@ TEST_CASE("what cannot be resumed is refused by number") {
       const std::string before = fake::read(path / file);
       std::string flipped = before;
       flipped[2] = static_cast<char>(flipped[2] ^ 1);
-      rlalgo::core::write_file(path / file, flipped);
+      rlalgo::os::write_file(path / file, flipped);
       const std::string message = message_of([&] { (void)read_checkpoint(path); });
       CHECK(message.starts_with("[rlalgo.run.5] the checkpoint is damaged"));
       CHECK(message.find(file) != std::string::npos);
-      rlalgo::core::write_file(path / file, before);
+      rlalgo::os::write_file(path / file, before);
     }
     CHECK(refused() == "none");
-    rlalgo::core::write_file(path / "model.safetensors", "weighty");
+    rlalgo::os::write_file(path / "model.safetensors", "weighty");
     CHECK(read_checkpoint(path, Verify::sizes).step == 6);
   }
 }
@@ -233,7 +233,7 @@ TEST_CASE("a checkpoint of before digests is read, its files checked by size") {
   for (auto& [name, entry] : state["files"].items()) entry = Json(entry["bytes"]);
   state["format"] = 1;
   state.erase("run");
-  rlalgo::core::write_file(path / state_file, state.dump());
+  rlalgo::os::write_file(path / state_file, state.dump());
   const LoadedCheckpoint loaded = read_checkpoint(path);
   CHECK(loaded.step == 6);
   CHECK(loaded.run_id.empty());
@@ -246,8 +246,8 @@ TEST_CASE("a state file that is nested too deeply, or no file, is a damaged chec
   const fs::path path = write_checkpoint(dir.path, 6, parts("weights"));
   const auto refused = [&] { return message_of([&] { (void)read_checkpoint(path); }); };
   const std::string before = fake::read(path / state_file);
-  rlalgo::core::write_file(path / state_file, before.substr(0, before.rfind('}')) + ", \"x\": " +
-                                                  std::string(100000, '[') + std::string(100000, ']') + "}");
+  rlalgo::os::write_file(path / state_file, before.substr(0, before.rfind('}')) + ", \"x\": " +
+                                                std::string(100000, '[') + std::string(100000, ']') + "}");
   CHECK(refused().starts_with("[rlalgo.run.5] the checkpoint is damaged"));
   CHECK(refused().find("200 levels") != std::string::npos);
   fs::remove(path / state_file);

@@ -138,7 +138,7 @@ class Run {
 
  private:
   void save(const fs::path& path, const std::vector<double>& values) const {
-    rlalgo::core::AtomicFile file(path);
+    rlalgo::os::AtomicFile file(path);
     const auto* bytes = reinterpret_cast<const char*>(values.data());
     const std::size_t size = values.size() * sizeof(double);
     for (int c = 0; c < chunks; ++c) {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <rlalgo/core/atomic_file.hpp>
+#include <rlalgo/os/atomic_file.hpp>
 
 #include <support/catch.hpp>
 #include <support/scratch.hpp>
@@ -35,7 +35,7 @@ std::string text(const fs::path& path) {
 auto files(const std::vector<std::string>& list) {
   return [list](const fs::path& to) {
     for (const std::string& name : list)
-      core::write_file(to / name, name == "README.md" ? "---\ntags:\n- generated_from_trainer\n---\n" : "new");
+      os::write_file(to / name, name == "README.md" ? "---\ntags:\n- generated_from_trainer\n---\n" : "new");
   };
 }
 
@@ -47,7 +47,7 @@ TEST_CASE("files of an earlier model that would be read as the new one's are gon
   using Set = std::set<std::string>;
   CHECK_FALSE(run::publish_files(out, files({"config.json", "generation_config.json", "model.safetensors",
                                              "tokenizer.json", "chat_template.jinja", "README.md"})));
-  core::write_file(out / "metrics.jsonl", "mine");
+  os::write_file(out / "metrics.jsonl", "mine");
   run::publish_files(out, files({"adapter_config.json", "adapter_model.safetensors", "tokenizer.json", "README.md"}));
   CHECK(names(out) ==
         Set{"adapter_config.json", "adapter_model.safetensors", "tokenizer.json", "README.md", "metrics.jsonl"});
@@ -65,7 +65,7 @@ TEST_CASE("a folder of the model's takes the place of an earlier one") {
   const auto with = [](const std::string& name) {
     return [name](const fs::path& to) {
       fs::create_directory(to / "additional_chat_templates");
-      core::write_file(to / "additional_chat_templates" / name, "new");
+      os::write_file(to / "additional_chat_templates" / name, "new");
     };
   };
   run::publish_files(scratch.path(), with("a.jinja"));
@@ -87,7 +87,7 @@ TEST_CASE("a README.md that is no generated card is kept") {
 TEST_CASE("what fails leaves nothing") {
   const rlalgo::support::ScratchDirectory scratch;
   const auto broken = [](const fs::path& to) {
-    core::write_file(to / "config.json", "half");
+    os::write_file(to / "config.json", "half");
     throw std::runtime_error("disk");
   };
   CHECK_THROWS(run::publish_files(scratch.path() / "new/er", broken));
@@ -98,7 +98,7 @@ TEST_CASE("what fails leaves nothing") {
   CHECK(lacks(raised_by([&] {
                 run::publish_files(scratch.path(), files({"config.json", "model.safetensors"}));
               }),
-              {"core.1", "model.safetensors"}) == "");
+              {"os.1", "model.safetensors"}) == "");
   CHECK(text(scratch.path() / "config.json") == "old");
   CHECK(names(scratch.path()) == std::set<std::string>{"config.json", "model.safetensors"});
 }

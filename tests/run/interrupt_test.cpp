@@ -9,12 +9,12 @@
 #include <string>
 #include <thread>
 
-#include <rlalgo/core/clock.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <support/catch.hpp>
 
 #include "run/files.hpp"
 
-using rlalgo::core::Interruption;
+using rlalgo::os::Interruption;
 using rlalgo::run::Interrupt;
 using Stage = Interrupt::Stage;
 
@@ -77,7 +77,7 @@ TEST_CASE("the token is asked to stop by the first signal") {
   const std::stop_token token = Interrupt::token();
   CHECK_FALSE(token.stop_requested());
   std::raise(SIGINT);
-  for (const rlalgo::core::Deadline deadline(20.0); !token.stop_requested() && !deadline.passed();)
+  for (const rlalgo::os::Deadline deadline(20.0); !token.stop_requested() && !deadline.passed();)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   CHECK(token.stop_requested());
 }
@@ -121,7 +121,7 @@ TEST_CASE("a second SIGQUIT does what it does without us") {
 }
 
 TEST_CASE("a start-up that does not look at requests is ended after two seconds, one that does ends itself") {
-  const rlalgo::core::Stopwatch watch;
+  const rlalgo::os::Stopwatch watch;
   const Ended stubborn = ended([] {
     const Interrupt interrupt(Stage::starting);
     std::raise(SIGTERM);
@@ -136,8 +136,8 @@ TEST_CASE("a start-up that does not look at requests is ended after two seconds,
     const Interrupt interrupt(Stage::starting);
     std::raise(SIGINT);
     try {
-      rlalgo::core::stop_if_interrupted();
-    } catch (const rlalgo::core::Interrupted& stop) {
+      rlalgo::os::stop_if_interrupted();
+    } catch (const rlalgo::os::Interrupted& stop) {
       return stop.exit_code();
     }
     return 1;

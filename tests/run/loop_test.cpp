@@ -571,7 +571,7 @@ TEST_CASE("an output_dir that cannot be made is a numbered error") {
   const fake::TempDir dir;
   std::ofstream(dir.path / "file") << "x";
   fake::Run run;
-  CHECK(fake::error_of([&] { Loop(fake::config(dir.path / "file" / "out", 4), run.callbacks()).run(); }) == "core.1");
+  CHECK(fake::error_of([&] { Loop(fake::config(dir.path / "file" / "out", 4), run.callbacks()).run(); }) == "os.1");
 }
 
 TEST_CASE("a step that is given up when a stop is asked for leaves the checkpoint of the step before") {
@@ -582,7 +582,7 @@ TEST_CASE("a step that is given up when a stop is asked for leaves the checkpoin
     return [at](std::int64_t step) {
       if (step != at) return;
       std::raise(SIGTERM);
-      rlalgo::core::raise_interrupted("http", 7, {.what = "a call was given up"});
+      rlalgo::os::raise_interrupted("http", 7, {.what = "a call was given up"});
     };
   };
   {
@@ -616,7 +616,7 @@ TEST_CASE("a step that is given up when a stop is asked for leaves the checkpoin
   SECTION("without a request it is a failure like any other") {
     const fake::TempDir fresh;
     fake::Run first;
-    first.before_step = [](std::int64_t) { rlalgo::core::raise_interrupted("http", 7, {.what = "somebody's token"}); };
+    first.before_step = [](std::int64_t) { rlalgo::os::raise_interrupted("http", 7, {.what = "somebody's token"}); };
     CHECK(fake::error_of([&] { Loop(fake::config(fresh.path, 4), first.callbacks()).run(); }) == "http.7");
     CHECK(read_run_info(fresh.path)["status"] == "failed");
   }

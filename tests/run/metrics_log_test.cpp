@@ -32,7 +32,7 @@ TEST_CASE("metrics.jsonl grows by whole lines and starts over from a history") {
 
 TEST_CASE("a directory that is not there is a numbered error") {
   MetricsLog log("/nonexistent/rlalgo");
-  CHECK(fake::error_of([&] { log.append({1, 0, {}}); }) == "core.1");
+  CHECK(fake::error_of([&] { log.append({1, 0, {}}); }) == "os.1");
 }
 
 TEST_CASE("a line that does not fit is a numbered error and leaves whole lines only") {
@@ -43,7 +43,7 @@ TEST_CASE("a line that does not fit is a numbered error and leaves whole lines o
     ::setrlimit(RLIMIT_FSIZE, &small);
     MetricsLog log(dir.path);
     log.append({1, 0.5, {{"a metric of some length", 0.125}}});
-    return fake::error_of([&] { log.append({2, 0.5, {{"a metric of some length", 0.125}}}); }) == "core.1" ? 0 : 1;
+    return fake::error_of([&] { log.append({2, 0.5, {{"a metric of some length", 0.125}}}); }) == "os.1" ? 0 : 1;
   });
   REQUIRE(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);

@@ -60,19 +60,19 @@ TEST_CASE("what cannot be a directory, or take files, is told, and nothing is le
   std::ofstream(dir.path / "file") << "x";
   fs::create_symlink(dir.path / "nowhere", dir.path / "dangling");
   fs::create_symlink(dir.path / "loop", dir.path / "loop");
-  CHECK(error_of("") == "core.1");
-  CHECK(error_of(dir.path / "file") == "core.1");
-  CHECK(error_of(dir.path / "file" / "out") == "core.1");
-  CHECK(error_of(dir.path / "dangling") == "core.1");
-  CHECK(error_of(dir.path / "loop" / "out") == "core.1");
-  CHECK(error_of(dir.path / "made" / std::string(300, 'n')) == "core.1");  // a name
+  CHECK(error_of("") == "os.1");
+  CHECK(error_of(dir.path / "file") == "os.1");
+  CHECK(error_of(dir.path / "file" / "out") == "os.1");
+  CHECK(error_of(dir.path / "dangling") == "os.1");
+  CHECK(error_of(dir.path / "loop" / "out") == "os.1");
+  CHECK(error_of(dir.path / "made" / std::string(300, 'n')) == "os.1");  // a name
   CHECK_FALSE(fs::exists(dir.path / "made"));
   fs::path deep = dir.path;  // a path that exists, and is too long for what a run writes below it
   while (deep.string().size() < 3900) deep /= std::string(90, 'd');
-  CHECK(error_of(deep) == "core.1");
+  CHECK(error_of(deep) == "os.1");
   fs::remove(dir.path / "loop");
   CHECK(fake::tree(dir.path).size() == 1);
-  CHECK(error_of("/proc/rlalgo") == "core.1");
+  CHECK(error_of("/proc/rlalgo") == "os.1");
 }
 
 TEST_CASE("a directory of somebody else") {
@@ -81,7 +81,7 @@ TEST_CASE("a directory of somebody else") {
   const int status = fake::in_child([&] {
     if (::geteuid() == 0 && ::setuid(65534) != 0) return cannot_try;
     if (::access(dir.path.c_str(), W_OK) == 0) return cannot_try;
-    return error_of(dir.path) == "core.1" && error_of(dir.path / "out") == "core.1" ? 0 : 1;
+    return error_of(dir.path) == "os.1" && error_of(dir.path / "out") == "os.1" ? 0 : 1;
   });
   rlalgo::support::needs(!WIFEXITED(status) || WEXITSTATUS(status) != cannot_try,
                          "not root: there is no directory of another user");
@@ -96,10 +96,10 @@ TEST_CASE("a full device and a read-only one") {
     if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
         ::mount("tmpfs", dir.path.c_str(), "tmpfs", 0, "size=40k") != 0)
       return cannot_try;
-    if (error_of(dir.path / "out") != "core.1") return 1;
+    if (error_of(dir.path / "out") != "os.1") return 1;
     if (!fs::is_empty(dir.path)) return 2;
     if (::mount(nullptr, dir.path.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr) != 0) return cannot_try;
-    return error_of(dir.path) == "core.1" && error_of(dir.path / "out") == "core.1" ? 0 : 3;
+    return error_of(dir.path) == "os.1" && error_of(dir.path / "out") == "os.1" ? 0 : 3;
   });
   rlalgo::support::needs(!WIFEXITED(status) || WEXITSTATUS(status) != cannot_try,
                          "no permission to mount a small file system");
@@ -117,10 +117,10 @@ TEST_CASE("what has the name of a file that is written, and is none, is found ou
     CHECK(error_of(dir.path) == "none");
     fs::remove(place);
     fs::create_symlink("kept", place);
-    CHECK(error_of(dir.path) == (folder ? "core.1" : "none"));
+    CHECK(error_of(dir.path) == (folder ? "os.1" : "none"));
     fs::remove(place);
     fs::create_directory(place);
-    CHECK(error_of(dir.path) == (folder ? "none" : "core.1"));
+    CHECK(error_of(dir.path) == (folder ? "none" : "os.1"));
     fs::remove(place);
     REQUIRE(::mkfifo(place.c_str(), 0600) == 0);
     CHECK_THROWS_WITH(OutputTrial(dir.path), Catch::Contains(name) && Catch::Contains("or nothing"));

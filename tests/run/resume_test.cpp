@@ -17,7 +17,7 @@ namespace {
 
 CheckpointParts parts(const std::string& run) {
   CheckpointParts p;
-  p.save_model = [](const fs::path& dir) { rlalgo::core::write_file(dir / "model.safetensors", "weights"); };
+  p.save_model = [](const fs::path& dir) { rlalgo::os::write_file(dir / "model.safetensors", "weights"); };
   p.save_state = [](const fs::path&) { return Json::object(); };
   p.state = {{"epoch", 0.5},
              {"run", run},
@@ -56,7 +56,7 @@ TEST_CASE("the latest checkpoint is the highest-numbered whole one, and damaged 
   for (const int step : {4, 10, 12}) write_checkpoint(dir.path, step, parts("one"));
   CHECK(latest_checkpoint(dir.path) == dir.path / "checkpoint-12");
   fs::remove(dir.path / "checkpoint-12/model.safetensors");
-  rlalgo::core::write_file(dir.path / "checkpoint-10/model.safetensors", "weighty");  // of the same size
+  rlalgo::os::write_file(dir.path / "checkpoint-10/model.safetensors", "weighty");  // of the same size
   Told told;
   CHECK(latest_checkpoint(dir.path, told.ear()) == dir.path / "checkpoint-4");
   CHECK(told.text.find("checkpoint-12") != std::string::npos);
@@ -178,7 +178,7 @@ struct Watched : Observer {
     };
     callbacks.before_record = [this, output_dir] {
       point("before record");
-      rlalgo::core::write_file(output_dir / pairs_file, Json{{"weight", run.weights()[0]}}.dump());
+      rlalgo::os::write_file(output_dir / pairs_file, Json{{"weight", run.weights()[0]}}.dump());
       point("pairs");
     };
     wrap(callbacks.save_model, "save model");
@@ -277,7 +277,7 @@ TEST_CASE("killed between two of the files that a record goes to") {
         if (Json::parse(newest)["step"] != 6) return;
         for (const auto& [name, content] : saved)
           for (std::size_t i = written; i < logs.size(); ++i)
-            if (name.starts_with(logs[i])) rlalgo::core::write_file(dir.path / name, content);
+            if (name.starts_with(logs[i])) rlalgo::os::write_file(dir.path / name, content);
         ::kill(::getpid(), SIGKILL);
       };
       run();
@@ -371,11 +371,11 @@ TEST_CASE("a checkpoint of before samples were carried is resumed, its samples c
   const fs::path checkpoint = dir.path / "checkpoint-4";
   Json state = Json::parse(fake::read(checkpoint / state_file));
   state["samples"] = 7;
-  rlalgo::core::write_file(checkpoint / state_file, state.dump());
+  rlalgo::os::write_file(checkpoint / state_file, state.dump());
   CHECK(fake::error_of([&] { (void)read_checkpoint(checkpoint); }) == "run.5");
   state.erase("samples");
   state["files"].erase("samples.jsonl");
-  rlalgo::core::write_file(checkpoint / state_file, state.dump());
+  rlalgo::os::write_file(checkpoint / state_file, state.dump());
   fs::remove(checkpoint / samples_file);
   LoopConfig config = fake::config(dir.path, 6);
   config.resume_from_checkpoint = checkpoint;

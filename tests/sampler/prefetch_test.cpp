@@ -19,8 +19,8 @@
 #include <support/table_generator.hpp>
 #include <support/thread_world.hpp>
 
-#include <rlalgo/core/clock.hpp>
-#include <rlalgo/core/interruption.hpp>
+#include <rlalgo/os/clock.hpp>
+#include <rlalgo/os/interruption.hpp>
 #include <rlalgo/sampler/concept.hpp>
 #include <rlalgo/sampler/prefetch.hpp>
 #include <rlalgo/sampler/rollouts.hpp>
@@ -198,7 +198,7 @@ TEST_CASE("a producer that fails fails all ranks within a second, with its cause
 
 TEST_CASE("an interruption of one rank leaves all before the same step, and what is ready is trained on") {
   for (const int who : {0, 1}) {
-    core::Interruption::clear();
+    os::Interruption::clear();
     std::vector<std::int64_t> last(2, -1);
     support::on_ranks(2, [&](const std::shared_ptr<distributed::World>& world) {
       PrefetchConfig p{.depth = 2};
@@ -208,13 +208,13 @@ TEST_CASE("an interruption of one rank leaves all before the same step, and what
       try {
         for (std::int64_t k = 0;; ++k) {
           if (k == 3 && world->rank() == who) {
-            core::Interruption::request(SIGINT);
+            os::Interruption::request(SIGINT);
             stop.request_stop();
           }
           (void)mine.bench.step(*mine.sampler, k);
           last[static_cast<std::size_t>(world->rank())] = k;
         }
-      } catch (const core::Interrupted&) {
+      } catch (const os::Interrupted&) {
         world->give_up(SIGINT);
       }
       mine.sampler.reset();
@@ -222,7 +222,7 @@ TEST_CASE("an interruption of one rank leaves all before the same step, and what
     });
     CHECK(last == std::vector<std::int64_t>{3, 3});
   }
-  core::Interruption::clear();
+  os::Interruption::clear();
 }
 
 TEST_CASE("the producer begins depth generations and no more, and none beyond the end of the run") {
@@ -295,7 +295,7 @@ TEST_CASE("a failure of the producer comes with its type and text, before what i
   (void)bench.step(*sampler, 0);
   for (int i = 0; i < 200 && bench.table.begun < 4; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   CHECK_THROWS_AS(bench.step(*sampler, 1), std::domain_error);
   CHECK_THROWS_WITH(bench.step(*sampler, 1), "the table has burnt");
   CHECK(watch.seconds() < 1.0);
@@ -362,7 +362,7 @@ TEST_CASE("a score that fails is told while the next generation is drawn") {
   bench.table.hangs_at = 2;
   (void)bench.step(*sampler, 0);
   popped = true;
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   CHECK_THROWS_WITH(bench.step(*sampler, 1), Catch::Contains("the reward has burnt"));
   CHECK(watch.seconds() < 5.0);
 }
@@ -398,7 +398,7 @@ TEST_CASE("what shares the turns waits for the draw and for the score") {
 
 TEST_CASE("a producer that hangs is found out, and ends within the token of its stop") {
   Bench bench;
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   {
     const auto sampler = bench.prefetch({.depth = 1, .stall_seconds = 0.3});
     bench.table.hangs_at = 1;
@@ -417,11 +417,11 @@ TEST_CASE("a stop that is asked for ends the wait, and leaves everything to be s
   (void)bench.step(*sampler, 0);
   std::thread later([] {
     std::this_thread::sleep_for(std::chrono::milliseconds(150));
-    core::Interruption::request(SIGINT);
+    os::Interruption::request(SIGINT);
   });
-  CHECK_THROWS_AS(bench.step(*sampler, 1), core::Interrupted);
+  CHECK_THROWS_AS(bench.step(*sampler, 1), os::Interrupted);
   later.join();
-  core::Interruption::clear();
+  os::Interruption::clear();
   const std::string saved = sampler->state().dump();
   Bench fresh, plain;
   const auto resumed = fresh.prefetch({.depth = 3}, c);
@@ -572,9 +572,9 @@ TEST_CASE("a streamed step begins before its generation is finished, and one tha
     CHECK(part.parts[1][0]->completion_ids[2] == 3);
     CHECK(part.parts[2][0] == nullptr);
     CHECK(part.fresh.size() == 2);
-    core::Interruption::request(SIGINT);
-    CHECK_THROWS_AS(part.arrive(part, 2), core::Interrupted);
-    core::Interruption::clear();
+    os::Interruption::request(SIGINT);
+    CHECK_THROWS_AS(part.arrive(part, 2), os::Interrupted);
+    os::Interruption::clear();
     CHECK(sampler->state().dump() == before);
     bench.table.hangs_at = -1;
     RolloutBatch again = bench.step(*sampler, 3);
@@ -606,7 +606,7 @@ class Waiting : public FirstToken {
   Waiting(SnapshotTable& table, std::int64_t pieces) : table_(table), pieces_(pieces) {}
   std::vector<double> operator()(const reward::RewardCall& call) override {
     const std::int64_t piece = calls_++;
-    const core::Deadline deadline(10);
+    const os::Deadline deadline(10);
     while (piece % pieces_ != pieces_ - 1 && table_.begun < piece + 2) {
       if (deadline.passed()) throw std::runtime_error("nothing is generated while rewards are computed");
       std::this_thread::sleep_for(std::chrono::milliseconds(1));

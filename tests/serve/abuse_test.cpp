@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/http/client.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/serve/detail/who_asks.hpp>
 #include <rlalgo/serve/fields.hpp>
 
@@ -57,7 +57,7 @@ struct Bench {
   // /health is answered while others have to wait; how long it takes is no matter of a test on a busy machine.
   void healthy(int times = 20) {
     for (int i = 0; i < times; ++i) {
-      const core::Stopwatch watch;
+      const os::Stopwatch watch;
       CHECK(client.call({.target = "/health"}).response().status == 200);
       CHECK(watch.seconds() < 3.0);
     }
@@ -193,7 +193,7 @@ TEST_CASE("others are answered whatever one asks for") {
   bench.healthy();
   busy.resize(1);  // those that leave end what they asked for
   bench.healthy();
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   bench.server.stop(0.2);
   CHECK(watch.seconds() < 30.0);
 }

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/distributed/process_group.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
 #include <support/catch.hpp>
@@ -163,7 +163,7 @@ TEST_CASE("a trainer that dies, or sends what it did not announce, leaves the ol
   const auto doubled = bench.doubled();
   bench.send({doubled[0]});
   REQUIRE(bench.announce({{doubled[1].first, at::kFloat, doubled[1].second.sizes().vec()}}).empty());
-  core::Stopwatch clock;
+  os::Stopwatch clock;
   bench.trainer.reset();
   CHECK(bench.fence() == "serve.27");
   CHECK(clock.seconds() < seconds / 2);

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/serve/detail/target.hpp>
 #include <rlalgo/serve/fields.hpp>
 #include <rlalgo/serve/pattern.hpp>
@@ -76,7 +76,7 @@ void try_all(std::uint64_t kind, const std::vector<std::string>& texts,
     Draw draw(21, kind << 40U | i);
     const std::size_t which = draw.below(texts.size());
     const std::string text = draw.below(20) == 0 ? texts[which] : damaged(texts[which], draw);
-    const core::Stopwatch watch;
+    const os::Stopwatch watch;
     std::string problem = problem_of([&] { read(which, text); }, accepted);
     if (problem.empty() && watch.seconds() > most_seconds) problem = std::to_string(watch.seconds()) + " s";
     if (!problem.empty() && ++failed < 5) FAIL_CHECK("input " << i << ": " << problem << ": " << text);

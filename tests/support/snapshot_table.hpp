@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/inference/generator.hpp>
+#include <rlalgo/os/interruption.hpp>
 
 namespace rlalgo::support {
 
@@ -38,7 +38,7 @@ class SnapshotTable {
     const bool far = requests[0].first_index >= from;
     if (far && static_cast<std::int64_t>(key.step) == fails_at) throw std::domain_error("the table has burnt");
     while (far && static_cast<std::int64_t>(key.step) == hangs_at) {
-      if (stop.stop_requested()) core::raise_interrupted("core", 8, {.what = "given up"});
+      if (stop.stop_requested()) os::raise_interrupted("os", 8, {.what = "given up"});
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));

@@ -24,8 +24,8 @@
 
 #include <ATen/ATen.h>
 
-#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/distributed/world.hpp>
+#include <rlalgo/os/interruption.hpp>
 
 #include <support/catch.hpp>
 
@@ -116,7 +116,7 @@ class Meeting {
   void raise_if_over(const std::unique_lock<std::mutex>&, int rank) const {
     if (!failure_.empty()) throw Abandoned(failure_);
     if (!given_up_.empty() && !given_up_.contains(rank))
-      core::raise_interrupted("core", 8, {.what = "another rank has given up"});
+      os::raise_interrupted("os", 8, {.what = "another rank has given up"});
   }
 
   std::mutex mutex_;

@@ -19,12 +19,12 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/distributed/nccl_group.hpp>
 #include <rlalgo/distributed/process_group.hpp>
 #include <rlalgo/http/json_client.hpp>
+#include <rlalgo/os/clock.hpp>
+#include <rlalgo/os/interruption.hpp>
 #include <rlalgo/serve/engine.hpp>
 #include <rlalgo/serve/server.hpp>
 #include <rlalgo/serve/weight_store.hpp>
@@ -95,7 +95,7 @@ template <class F>
 std::string said(const F& act, std::string* told = nullptr) {
   try {
     act();
-  } catch (const core::Interrupted& error) {
+  } catch (const os::Interrupted& error) {
     return "interrupted " + error.room() + "." + std::to_string(error.number());
   } catch (const core::Error& error) {
     if (told != nullptr) *told = error.what();
@@ -174,7 +174,7 @@ TEST_CASE("what the server refuses ends at once with its own words, and the next
       tensors.back().second = at::ones({3, 3000000});  // more than a socket takes while nobody reads
       BroadcastSync policy(
           client_of(bench.server->url()), [&] { return tensors; }, settings(transport, order));
-      const core::Stopwatch watch;
+      const os::Stopwatch watch;
       std::string told;
       CHECK(said([&] { policy.publish(1); }, &told) == "http.2");
       CHECK(told.find("serve.19") != std::string::npos);
@@ -344,7 +344,7 @@ TEST_CASE("a vLLM server that refuses half-way is resumed, and nobody waits for 
     };
     BroadcastSync policy(client_of(imitation.server.url()), [] { return three; },
                          {.group_port = 0, .seconds = seconds});
-    const core::Stopwatch watch;
+    const os::Stopwatch watch;
     std::string told;
     CHECK(said([&] { policy.publish(1); }, &told) == "http.2");
     CHECK(told.find("no room") != std::string::npos);
@@ -370,7 +370,7 @@ TEST_CASE("a server that says yes and does nothing is given up at the deadline, 
     }
     return {200, "{}"};
   };
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   std::string told;
   {
     BroadcastSync policy(client_of(imitation.server.url()), [] { return three; }, {.group_port = 0, .seconds = 2});
@@ -382,10 +382,10 @@ TEST_CASE("a server that says yes and does nothing is given up at the deadline, 
   BroadcastSync policy(client_of(imitation.server.url(), stop.get_token()), [] { return three; },
                        {.group_port = 0, .seconds = seconds});
   auto published = std::async(std::launch::async, [&] { return said([&] { policy.publish(1); }); });
-  for (const core::Stopwatch waited; silent < 2 && waited.seconds() < seconds;)
+  for (const os::Stopwatch waited; silent < 2 && waited.seconds() < seconds;)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   CHECK(published.wait_for(std::chrono::milliseconds(200)) == std::future_status::timeout);
-  const core::Stopwatch stopped;
+  const os::Stopwatch stopped;
   stop.request_stop();
   CHECK(published.get() == "interrupted sync.10");
   CHECK(stopped.seconds() < 10);
@@ -395,7 +395,7 @@ TEST_CASE("a server that says yes and does nothing is given up at the deadline, 
   Imitation trl{.paths = R"({"paths": {"/init_communicator/": {}, "/update_named_param/": {}}})", .version = "{}"};
   trl.act = [](const std::string&, const Json&) -> std::pair<int, std::string> { return {200, "{}"}; };
   BroadcastSync alone(client_of(trl.server.url()), [] { return three; }, {.group_port = free_port(), .seconds = 0.5});
-  const core::Stopwatch later;
+  const os::Stopwatch later;
   CHECK(said([&] { alone.publish(1); }, &told) == "sync.9");
   CHECK(told.find("could not be reached") != std::string::npos);
   CHECK(later.seconds() < 10);

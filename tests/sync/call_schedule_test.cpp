@@ -150,7 +150,7 @@ TEST_CASE("a record that cannot be read, a run that does not follow it, a stop a
   CHECK_THROWS_WITH(schedule.before_publish(1), Catch::Contains("[rlalgo.sync.6]") && Catch::Contains("generation 7"));
   std::stop_source stop;
   stop.request_stop();
-  CHECK_THROWS_AS(schedule.begin(8, stop.get_token()), core::Interrupted);
+  CHECK_THROWS_AS(schedule.begin(8, stop.get_token()), os::Interrupted);
   schedule.give_up();
   schedule.before_publish(1);
 }

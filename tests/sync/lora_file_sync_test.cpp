@@ -123,7 +123,7 @@ TEST_CASE("a disk that refuses is an error with its path") {
   support::HttpServer server([](const std::string&, const std::string&) { return std::pair{200, std::string()}; });
   int saved = 0;
   sync::LoraFileSync policy(quick(server.url()), folder.path() / "file", saver(saved));
-  CHECK_THROWS_WITH(policy.publish(1), Catch::Matchers::Contains("[rlalgo.core.1]"));
+  CHECK_THROWS_WITH(policy.publish(1), Catch::Matchers::Contains("[rlalgo.os.1]"));
 }
 
 TEST_CASE("rlalgo's own server is told the version that its completions then carry") {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/interruption.hpp>
+#include <rlalgo/os/interruption.hpp>
 #include <rlalgo/sync/any_sync.hpp>
 
 using namespace rlalgo;
@@ -308,7 +308,7 @@ TEST_CASE("a server that loses its weights again and again ends the call, and a 
   std::thread producer([&] {
     try {
       (void)generator.generate(requests, {}, {});
-    } catch (const core::Interrupted&) {
+    } catch (const os::Interrupted&) {
       given_up = true;
     }
   });

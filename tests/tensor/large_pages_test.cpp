@@ -70,5 +70,5 @@ TEST_CASE("what there is not is refused") {
   const at::Tensor one = memory.take({5}, at::kFloat);
   CHECK(number_raised_by([&] { (void)memory.take({17}, at::kFloat); }) == "tensor.7");
   CHECK(memory.take({0}, at::kFloat).numel() == 0);
-  CHECK(number_raised_by([] { const LargePages all(std::size_t{1} << 60U); }) == "core.10");
+  CHECK(number_raised_by([] { const LargePages all(std::size_t{1} << 60U); }) == "os.10");
 }

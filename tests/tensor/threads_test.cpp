@@ -5,7 +5,7 @@
 
 #include <ATen/Parallel.h>
 
-#include <rlalgo/core/processors.hpp>
+#include <rlalgo/os/processors.hpp>
 
 #include <support/catch.hpp>
 
@@ -29,7 +29,7 @@ TEST_CASE("a thread more for every share of the work, from one to all") {
 TEST_CASE("a limit lowers LibTorch's threads for a scope, never beyond what was set or there is") {
   const int before = at::get_num_threads();
   at::set_num_threads(64);
-  const int most = core::usable_processors();
+  const int most = os::usable_processors();
   CHECK(tensor::available_threads() == std::min(64, most));
   {
     const ThreadLimit all(0.0);

@@ -287,7 +287,7 @@ TEST_CASE("a step tells what its own side took, where generation runs beside it"
   c.rollouts.geometry = {.micro_batch_size = 8, .gradient_accumulation_steps = 2, .num_generations = 8};
   auto trainer = run.trainer(Corrected({}), c, {.depth = 1});
   for (std::int64_t k = 0; k < 3; ++k) {
-    const core::Stopwatch watch;
+    const os::Stopwatch watch;
     const run::StepResult step = trainer.step(k);
     const double took = watch.seconds();
     CHECK(step.metrics.value("async/train_seq_len") == 4);  // one token of the prompt and three pulls

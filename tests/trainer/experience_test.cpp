@@ -184,7 +184,7 @@ struct BlockRows {
     void add(std::span<const Document* const> rows, const loss::Result&) { seen += rows.size(); }
     void write(const std::filesystem::path& directory, std::int64_t step, const std::string& split,
                const data::Decode&) const {
-      core::write_file(directory / "blocks.txt", split + std::to_string(step) + ":" + std::to_string(seen));
+      os::write_file(directory / "blocks.txt", split + std::to_string(step) + ":" + std::to_string(seen));
     }
     data::Json state(const data::Decode&) const { return seen; }
     void restore(const data::Json& state) { seen = state.get<std::size_t>(); }

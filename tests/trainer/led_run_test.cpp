@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include <rlalgo/core/interruption.hpp>
+#include <rlalgo/os/interruption.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
 #include <support/catch.hpp>
@@ -66,14 +66,14 @@ TEST_CASE("the other ranks do what rank 0's loop does, in its order, and end wit
 
 TEST_CASE("a step that one rank gives up all give up, and rank 0 says the last word") {
   for (const int who : {0, 1, 2}) {
-    core::Interruption::clear();
+    os::Interruption::clear();
     on_ranks(3, [&](const std::shared_ptr<distributed::World>& world) {
       int steps = 0;
       run::Callbacks own;
       own.train_step = [&](std::int64_t step) {
         if (step == 1 && world->rank() == who) {
-          core::Interruption::request(SIGINT);
-          core::raise_interrupted("core", 8, {.what = "given up"});
+          os::Interruption::request(SIGINT);
+          os::raise_interrupted("os", 8, {.what = "given up"});
         }
         world->barrier("in a step");
         ++steps;
@@ -82,7 +82,7 @@ TEST_CASE("a step that one rank gives up all give up, and rank 0 says the last w
       if (world->rank() == 0) {
         const run::Callbacks all = trainer::led(*world, own);
         all.train_step(0);
-        RANK_CHECK(support::number_raised_by([&] { all.train_step(1); }) == "core.8");
+        RANK_CHECK(support::number_raised_by([&] { all.train_step(1); }) == "os.8");
         trainer::end(*world, {.step = 1, .interrupted = true, .status = 130});
       } else {
         const run::Outcome outcome = trainer::follow(*world, own);
@@ -92,18 +92,18 @@ TEST_CASE("a step that one rank gives up all give up, and rank 0 says the last w
       RANK_CHECK(steps == 1);
     });
   }
-  core::Interruption::clear();
+  os::Interruption::clear();
 }
 
 TEST_CASE("losses are added, metrics merged, and a request to stop on one rank is everybody's") {
-  core::Interruption::clear();
+  os::Interruption::clear();
   on_ranks(2, [&](const std::shared_ptr<distributed::World>& world) {
     core::Metrics metrics;
     metrics.mean("kl", 1.0 + world->rank(), 1.0);
     RANK_CHECK(trainer::together(*world, 0.5 + world->rank(), metrics, 3.25) == 2.0);
     RANK_CHECK(metrics.value("kl") == 1.5);
   });
-  CHECK_FALSE(core::Interruption::requested());
+  CHECK_FALSE(os::Interruption::requested());
   CHECK(support::number_raised_by([] {
           on_ranks(2, [&](const std::shared_ptr<distributed::World>& world) {
             core::Metrics metrics;

@@ -9,8 +9,8 @@
 #include <rlalgo/inference/block_engine.hpp>
 #include <rlalgo/model/decoder.hpp>
 #include <rlalgo/model/load.hpp>
+#include <rlalgo/sampler/rollouts_file.hpp>
 #include <rlalgo/strided_ebft.hpp>
-#include <rlalgo/trainer/rollouts_file.hpp>
 
 using namespace rlalgo;
 
@@ -68,10 +68,10 @@ struct Run {
                                                 .documents = documents(7),
                                                 .network = {frozen, {1, 2}},
                                                 .evaluation = documents(held_out)};
-    inputs.on_documents = [file = trainer::RolloutsFile(directory)](
+    inputs.on_documents = [file = sampler::RolloutsFile(directory)](
                               std::int64_t step, const std::vector<sampler::StridedDocument>& shown) mutable {
       std::vector<data::Json> records;
-      for (const auto& row : shown) records.push_back(trainer::rollout_record(step, row, 3));
+      for (const auto& row : shown) records.push_back(sampler::rollout_record(step, row, 3));
       file.write(step, records);
     };
     return rlalgo::train<StridedEbft>(config, std::move(inputs));
@@ -93,9 +93,9 @@ TEST_CASE("a run over documents that is resumed ends with the bytes of one that 
   (void)first.train(two.path(), 2);
   CHECK(second.train(two.path(), 4, two.path() / "checkpoint-2").step == 4);
   CHECK(read(one.path() / "model.safetensors") == read(two.path() / "model.safetensors"));
-  const std::string rollouts = read(one.path() / trainer::RolloutsFile::name);
+  const std::string rollouts = read(one.path() / sampler::RolloutsFile::name);
   CHECK_FALSE(rollouts.empty());
-  CHECK(rollouts == read(two.path() / trainer::RolloutsFile::name));
+  CHECK(rollouts == read(two.path() / sampler::RolloutsFile::name));
 }
 
 TEST_CASE("held-out documents are evaluated, every one, with draws of their own") {

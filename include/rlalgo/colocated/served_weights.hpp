@@ -11,7 +11,7 @@
 #include <utility>
 
 #include <rlalgo/colocated/colocated_server.hpp>
-#include <rlalgo/core/clock.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/sync/concept.hpp>
 
 namespace rlalgo::colocated {
@@ -26,7 +26,7 @@ class ServedWeights {
 
   sync::Published publish(std::int64_t version) {
     if (version == *version_) return {.version = version};
-    const core::Stopwatch watch;
+    const os::Stopwatch watch;
     const std::size_t bytes = server_->publish(version);
     *version_ = version;
     return {.version = version,

@@ -39,7 +39,6 @@
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/ranks.hpp>
 #include <rlalgo/config/run_config.hpp>
-#include <rlalgo/core/processors.hpp>
 #include <rlalgo/distributed/flat_unit.hpp>
 #include <rlalgo/distributed/sharded_weights.hpp>
 #include <rlalgo/http/client.hpp>
@@ -54,6 +53,7 @@
 #include <rlalgo/model/lent_weights.hpp>
 #include <rlalgo/model/lora_config.hpp>
 #include <rlalgo/model/merged_weights.hpp>
+#include <rlalgo/os/processors.hpp>
 #include <rlalgo/remote/gym_agents.hpp>
 #include <rlalgo/remote/rollout_function.hpp>
 #include <rlalgo/remote/vllm_client.hpp>
@@ -218,7 +218,7 @@ class CompletionSource {
         std::make_shared<inference::WeightSnapshots>(model.decoder->config(), model.decoder->weights());
     const auto engine = std::make_shared<inference::SnapshotEngine>(
         snapshots,
-        inference::EngineConfig{.threads = std::max(1, core::usable_processors() / 2),
+        inference::EngineConfig{.threads = std::max(1, os::usable_processors() / 2),
                                 .quantization = quantization(c),
                                 .routed_experts = detail::replays_experts(c, *model.decoder),
                                 .texts = texts(c, model)},
@@ -295,7 +295,7 @@ class CompletionSource {
           served_model(c, model),
           serve::ServerConfig{
               .http = {.host = t.vllm_server_host, .port = static_cast<std::uint16_t>(t.vllm_server_port)},
-              .engine = {.engine = {.threads = t.generates_beside() ? std::max(1, core::usable_processors() / 2) : 0,
+              .engine = {.engine = {.threads = t.generates_beside() ? std::max(1, os::usable_processors() / 2) : 0,
                                     .quantization = quantization(c)}},
               .api_key = key != nullptr ? key : "",
               .drawn_log_probs = true,

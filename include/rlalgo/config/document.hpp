@@ -18,7 +18,7 @@
 #include <rlalgo/config/detail/yaml_reader.hpp>
 #include <rlalgo/config/node.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/regular_file.hpp>
+#include <rlalgo/os/regular_file.hpp>
 
 namespace rlalgo::config {
 
@@ -96,7 +96,7 @@ inline std::filesystem::path only_yaml_file(const std::filesystem::path& directo
   std::error_code error;
   const std::filesystem::path path =
       std::filesystem::is_directory(given, error) ? detail::only_yaml_file(given) : given;
-  core::FileText file = core::read_regular_file(path, DocumentLimits{}.file);
+  os::FileText file = os::read_regular_file(path, DocumentLimits{}.file);
   if (!file.problem.empty())
     core::raise_usage("config", 1,
                       {.what = "cannot read the configuration", .found = file.problem, .where = path.string()});

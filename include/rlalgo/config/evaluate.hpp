@@ -68,8 +68,8 @@ namespace detail {
   config.resume_from_checkpoint.reset();
   config.auto_resume_from_checkpoints = false;
   take_outside(config, *world_of(config),
-               task.weights.empty() ? std::optional<core::Outside>() : kept_outside(task.weights));
-  const core::OutsideInEnvironment environment(config.outside);
+               task.weights.empty() ? std::optional<os::Outside>() : kept_outside(task.weights));
+  const os::OutsideInEnvironment environment(config.outside);
   (void)tensor::with_memory_errors(device_of(config), std::string(memory_remedy),
                                    [&] { return detail::train_or_evaluate(config, messages, &task); });
   return {.model = task.weights.empty() ? config.base_model : task.weights.string(), .record = std::move(task.record)};

@@ -8,7 +8,7 @@
 //                                     adapter, or as the reference
 //
 // Digests are XXH64 (core/digest.hpp).
-// Errors: those of resolve_model(); [rlalgo.core.1] a file that cannot be read.
+// Errors: those of resolve_model(); [rlalgo.os.1] a file that cannot be read.
 #pragma once
 
 #include <algorithm>
@@ -25,9 +25,10 @@
 #include <rlalgo/config/python_dataset.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/core/digest.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/answer_file.hpp>
 #include <rlalgo/data/rollout.hpp>
+#include <rlalgo/os/file_digest.hpp>
+#include <rlalgo/os/regular_file.hpp>
 
 namespace rlalgo::config {
 
@@ -45,7 +46,7 @@ namespace rlalgo::config {
 
 // A directory with a config.json, or "organisation/name": module.function has no slash and is no directory.
 [[nodiscard]] inline bool names_reward_model(const std::string& name) {
-  return name.find('/') != std::string::npos || core::is_regular_file(std::filesystem::path(name) / "config.json");
+  return name.find('/') != std::string::npos || os::is_regular_file(std::filesystem::path(name) / "config.json");
 }
 
 [[nodiscard]] inline std::string rows_fingerprint(std::span<const data::TokenizedPrompt> prompts) {
@@ -65,7 +66,7 @@ namespace detail {
 inline void add_code(const RunConfig& c, const std::string& function, data::Json& out) {
   if (function.find('.') == std::string::npos) return;
   if (const std::filesystem::path file = python_file(function, c); !file.empty())
-    out["code of " + function] = core::file_digest(file);
+    out["code of " + function] = os::file_digest(file);
 }
 
 // The base is read again by the run that goes on; without that its weights come from the checkpoint.

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include <rlalgo/config/document.hpp>
-#include <rlalgo/core/regular_file.hpp>
+#include <rlalgo/os/regular_file.hpp>
 
 namespace rlalgo::config {
 
@@ -28,7 +28,7 @@ namespace detail {
   for (const fs::directory_entry& python : fs::directory_iterator(directory / ".venv" / "lib", none))
     places.push_back(python.path() / "site-packages" / path);
   const auto found =
-      std::find_if(places.begin(), places.end(), [](const fs::path& place) { return core::exists(place); });
+      std::find_if(places.begin(), places.end(), [](const fs::path& place) { return os::exists(place); });
   return found == places.end() ? std::nullopt : std::optional(*found);
 }
 

@@ -27,11 +27,8 @@
 
 #include <rlalgo/config/device.hpp>
 #include <rlalgo/config/run_config.hpp>
-#include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/home_path.hpp>
 #include <rlalgo/core/located.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/hub_cache.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/data/template_columns.hpp>
@@ -40,6 +37,9 @@
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/model/lora.hpp>
 #include <rlalgo/model/save.hpp>
+#include <rlalgo/os/atomic_file.hpp>
+#include <rlalgo/os/home_path.hpp>
+#include <rlalgo/os/regular_file.hpp>
 #include <rlalgo/run/model_card.hpp>
 #include <rlalgo/text/chat_template.hpp>
 #include <rlalgo/text/tokenizer.hpp>
@@ -118,10 +118,10 @@ struct LanguageModel {
       model::save_adapter(*decoder, target, base_model);
     else
       model::save_decoder(*decoder, target, {.generation_config = generation_config, .files = files, .dtype = dtype});
-    core::write_file(target / run::model_card_file, run::to_text(of_it));
+    os::write_file(target / run::model_card_file, run::to_text(of_it));
     tokenizer.save(target);
-    if (chosen_template || (chat_template && core::exists(directory / "chat_template.jinja")))
-      core::write_file(target / "chat_template.jinja", chat_template->source());
+    if (chosen_template || (chat_template && os::exists(directory / "chat_template.jinja")))
+      os::write_file(target / "chat_template.jinja", chat_template->source());
     if (!chosen_template) copy_further_templates(target);
   }
 
@@ -133,7 +133,7 @@ struct LanguageModel {
     for (const auto& entry : std::filesystem::directory_iterator(directory / folder, absent)) {
       if (entry.path().extension() != ".jinja") continue;
       std::filesystem::create_directories(target / folder);
-      core::write_file(target / folder / entry.path().filename(), core::read_regular_file(entry.path(), most).text);
+      os::write_file(target / folder / entry.path().filename(), os::read_regular_file(entry.path(), most).text);
     }
   }
 };
@@ -141,16 +141,16 @@ struct LanguageModel {
 // A directory (~ is the home directory), or an id in the hub cache.
 [[nodiscard]] inline std::filesystem::path resolve_model(const std::string& given, const std::string& place,
                                                          const std::string& revision = {}) {
-  const std::string name = core::expand_home(given, place);
-  if (core::is_directory(name)) return name;
+  const std::string name = os::expand_home(given, place);
+  if (os::is_directory(name)) return name;
   if (data::is_hub_id(name))
     if (const auto cached = data::find_in_hub_cache(data::HubKind::models, name, revision)) return *cached;
   core::raise_usage("config", 20,
                     {.what = "there is no such model",
-                     .found = name + (core::exists(name) ? ", which is no directory" : ""),
+                     .found = name + (os::exists(name) ? ", which is no directory" : ""),
                      .expected = "a directory, or an id in the local cache " + data::hub_cache_directory().string(),
                      .where = place,
-                     .remedy = data::is_hub_id(name) && !core::exists(name)
+                     .remedy = data::is_hub_id(name) && !os::exists(name)
                                    ? "nothing is downloaded unless you ask for it: rlalgo fetch " + name +
                                          (revision.empty() ? "" : " --revision " + revision)
                                    : "give the path of a Hugging Face model directory"});
@@ -183,17 +183,17 @@ struct ModelPlaces {
       .base = resolve_model(config.base_model, config.place("base_model"), config.model_revision.value_or("")),
       .adapter = {},
       .tokenizer = {},
-      .base_model = core::expand_home(config.base_model, config.place("base_model"))};
-  if (model::is_adapter_directory(out.base) && !core::exists(out.base / "model.safetensors") &&
-      !core::exists(out.base / "model.safetensors.index.json")) {
+      .base_model = os::expand_home(config.base_model, config.place("base_model"))};
+  if (model::is_adapter_directory(out.base) && !os::exists(out.base / "model.safetensors") &&
+      !os::exists(out.base / "model.safetensors.index.json")) {
     out.adapter = out.base;
     out.base_model = model::adapter_base_model(out.adapter);
     out.base = resolve_model(out.base_model, (out.adapter / model::adapter_config_file).string(),
                              model::adapter_base_revision(out.adapter));
   }
   out.tokenizer = config.tokenizer_config ? resolve_model(*config.tokenizer_config, config.place("tokenizer_config"))
-                  : !out.adapter.empty() && core::exists(out.adapter / "tokenizer.json") ? out.adapter
-                                                                                         : out.base;
+                  : !out.adapter.empty() && os::exists(out.adapter / "tokenizer.json") ? out.adapter
+                                                                                       : out.base;
   return out;
 }
 

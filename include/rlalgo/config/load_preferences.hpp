@@ -30,7 +30,6 @@
 #include <rlalgo/config/overview.hpp>
 #include <rlalgo/config/python_dataset.hpp>
 #include <rlalgo/config/run_config.hpp>
-#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/data/answer_file.hpp>
 #include <rlalgo/data/numpy_permutation.hpp>
 #include <rlalgo/data/preference_tokens.hpp>
@@ -38,6 +37,7 @@
 #include <rlalgo/data/prepare_answers.hpp>
 #include <rlalgo/data/row_stream.hpp>
 #include <rlalgo/data/unread_columns.hpp>
+#include <rlalgo/os/interruption.hpp>
 
 namespace rlalgo::config {
 
@@ -46,7 +46,7 @@ struct PreferenceData {
   std::shared_ptr<data::AnswerSet> evaluation;  // null: no evaluation data
   std::vector<std::string> notes;               // for the user: what was read, cut and dropped
   bool prepared = false;                        // read from dataset_prepared_path
-  std::optional<core::Outside> outside = {};    // what they were prepared with, where that is not the run's own
+  std::optional<os::Outside> outside = {};      // what they were prepared with, where that is not the run's own
 };
 
 [[nodiscard]] inline data::PreferenceFamily preference_family(const RunConfig& c) { return recipe_of(c).family; }
@@ -174,7 +174,7 @@ inline Examples load_examples(const std::vector<DatasetConfig>& entries, const s
   for (std::size_t i = 0; i < entries.size(); ++i) {
     settings.name = key + "[" + std::to_string(i) + "]";
     settings.progress = [&](std::int64_t rows) {
-      core::stop_if_interrupted();
+      os::stop_if_interrupted();
       if (progress) progress(settings.name, rows);
     };
     data::TextTools entry_tools = tools;

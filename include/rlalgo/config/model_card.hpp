@@ -8,9 +8,9 @@
 
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/run_config.hpp>
-#include <rlalgo/core/home_path.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/hub_cache.hpp>
+#include <rlalgo/os/home_path.hpp>
+#include <rlalgo/os/regular_file.hpp>
 #include <rlalgo/run/model_card.hpp>
 
 namespace rlalgo::config {
@@ -23,7 +23,7 @@ namespace rlalgo::config {
   out.summary = std::string(recipe.summary);
   for (const DatasetConfig& one : c.datasets) {
     const std::string& path = one.source.path;
-    if (data::is_hub_id(path) && !core::exists(path) &&
+    if (data::is_hub_id(path) && !os::exists(path) &&
         std::find(out.datasets.begin(), out.datasets.end(), path) == out.datasets.end())
       out.datasets.push_back(path);
   }

@@ -27,10 +27,10 @@
 #include <rlalgo/config/load_data.hpp>
 #include <rlalgo/config/ranks.hpp>
 #include <rlalgo/config/run_config.hpp>
-#include <rlalgo/core/home_path.hpp>
 #include <rlalgo/core/permutation.hpp>
 #include <rlalgo/data/gym_row.hpp>
 #include <rlalgo/data/row_stream.hpp>
+#include <rlalgo/os/home_path.hpp>
 #include <rlalgo/remote/gym.hpp>
 #include <rlalgo/remote/gym_agents.hpp>
 #include <rlalgo/remote/gym_process.hpp>
@@ -40,16 +40,16 @@
 namespace rlalgo::config {
 
 [[nodiscard]] inline std::filesystem::path gym_directory(const RunConfig& c) {
-  return core::expand_home(c.nemo_gym.dir, c.place("nemo_gym_dir"));
+  return os::expand_home(c.nemo_gym.dir, c.place("nemo_gym_dir"));
 }
 
 namespace detail {
 
 inline std::string gym_dataset_path(const RunConfig& c, const NemoGymDataset& dataset) {
-  const std::filesystem::path path = core::expand_home(dataset.path, dataset.place.text());
+  const std::filesystem::path path = os::expand_home(dataset.path, dataset.place.text());
   if (path.is_absolute()) return path.string();
   const std::filesystem::path below = gym_directory(c) / path;
-  return core::exists(below) || !core::exists(path) ? below.string() : path.string();
+  return os::exists(below) || !os::exists(path) ? below.string() : path.string();
 }
 
 // {"prompt": messages, "row": the row}: no columns of rows are made alike.

@@ -30,6 +30,7 @@
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/environment/concept.hpp>
 #include <rlalgo/environment/several.hpp>
+#include <rlalgo/feature/reward_model.hpp>
 #include <rlalgo/remote/gym_rewards.hpp>
 #include <rlalgo/remote/reward_functions.hpp>
 #include <rlalgo/reward/column.hpp>
@@ -41,7 +42,6 @@
 #include <rlalgo/trainer/asynchronous.hpp>
 #include <rlalgo/trainer/entropy_control.hpp>
 #include <rlalgo/trainer/reference_sync.hpp>
-#include <rlalgo/trainer/reward_model.hpp>
 
 namespace rlalgo::config {
 
@@ -151,7 +151,7 @@ namespace rlalgo::config {
   const std::filesystem::path directory = resolve_model(name, c.place("trl.reward_funcs"));
   std::string last = std::filesystem::path(name).lexically_normal().string();
   while (last.ends_with('/')) last.pop_back();
-  return guarded(std::make_shared<trainer::RewardModel>(directory, last.substr(last.rfind('/') + 1),
+  return guarded(std::make_shared<feature::RewardModel>(directory, last.substr(last.rfind('/') + 1),
                                                         c.trl.chat_template_kwargs, device_of(c)),
                  on_failure);
 }

@@ -46,7 +46,7 @@ struct OutputConfig {
   const Range steps = above(0).to(Range::most);
   constexpr Resume ends{"when the run ends, not what is computed"};
   return {
-    key("output_dir", o.output_dir, "made when it is not there, and tried before anything is loaded (`core.1`). It must not be, contain "
+    key("output_dir", o.output_dir, "made when it is not there, and tried before anything is loaded (`os.1`). It must not be, contain "
         "or lie in a directory that the run reads: base model, adapter, tokenizer, reward model, dataset (`config.31`); a data file may "
         "lie above it").a_path().free(resume::place),
     key("logging_steps", o.logging_steps, "the first step is always logged").within(count(1)).shows("0.5 % of all steps, between 1 and 10")

@@ -37,7 +37,7 @@
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/config/validate.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/home_path.hpp>
+#include <rlalgo/os/home_path.hpp>
 
 namespace rlalgo::config {
 
@@ -118,7 +118,7 @@ inline std::string yaml_as_json(const std::string& yaml, const std::string& wher
 // Every key that is a path: ~/x and ~user/x.
 inline void expand_homes(RunConfig& config, Refusals& refusals) {
   const auto expand = [&](const std::string& key, std::string& path) {
-    refusals.judge([&] { path = core::expand_home(path, config.place(key)); });
+    refusals.judge([&] { path = os::expand_home(path, config.place(key)); });
   };
   for (const Key& row : keys_of(config))
     if (row.path) row.target.each_text(row.target.at, [&](std::string& path) { expand(std::string(row.name), path); });
@@ -128,10 +128,10 @@ inline void expand_homes(RunConfig& config, Refusals& refusals) {
     for (DatasetConfig& entry : *list)
       refusals.judge([&] {
         entry.source.yaml_to_json = &yaml_as_json;
-        entry.source.path = core::expand_home(entry.source.path, entry.place.text());
-        for (std::string& file : entry.source.data_files) file = core::expand_home(file, entry.place.text());
+        entry.source.path = os::expand_home(entry.source.path, entry.place.text());
+        for (std::string& file : entry.source.data_files) file = os::expand_home(file, entry.place.text());
         for (auto& [split, files] : entry.source.split_files)
-          for (std::string& file : files) file = core::expand_home(file, entry.place.text());
+          for (std::string& file : files) file = os::expand_home(file, entry.place.text());
       });
 }
 
@@ -262,7 +262,7 @@ using MoreJudgements = std::function<void(const RunConfig&, Refusals&)>;
 [[nodiscard]] inline RunConfig load_run_config(const std::filesystem::path& path,
                                                std::span<const std::string> overrides = {}, int ranks = 1,
                                                const MoreJudgements& more = {}) {
-  Document document = load_document(core::expand_home(path.string()));
+  Document document = load_document(os::expand_home(path.string()));
   apply_overrides(document, overrides);
   return parse_run_config(document, ranks, more);
 }

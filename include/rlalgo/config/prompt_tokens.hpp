@@ -22,11 +22,11 @@
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/core/located.hpp>
 #include <rlalgo/data/gym_row.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/data/template_columns.hpp>
+#include <rlalgo/os/interruption.hpp>
 
 namespace rlalgo::config {
 
@@ -67,7 +67,7 @@ inline void tokenize_prompts(std::vector<data::TokenizedPrompt>& prompts, const 
   std::int64_t too_long = 0;
   std::string first, places;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
-    core::stop_if_interrupted();
+    os::stop_if_interrupted();
     data::TokenizedPrompt& prompt = prompts[i];
     const std::string where = rows.where(i, prompt.row);
     const DatasetConfig* const entry = rows.templates.empty() ? nullptr : rows.templates[i];

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include <rlalgo/config/run_config.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/load.hpp>
+#include <rlalgo/os/regular_file.hpp>
 #include <rlalgo/remote/python_transform.hpp>
 #include <rlalgo/remote/user_function.hpp>
 
@@ -100,7 +100,7 @@ namespace rlalgo::config {
 [[nodiscard]] inline data::Table load_python_dataset(const DatasetConfig& entry, const RunConfig& c,
                                                      std::vector<std::string>& notes) {
   std::filesystem::path tokenizer = c.tokenizer_config.value_or(c.base_model);
-  if (!core::exists(tokenizer))
+  if (!os::exists(tokenizer))
     tokenizer = data::find_in_hub_cache(data::HubKind::models, tokenizer.string(), c.model_revision.value_or(""))
                     .value_or(tokenizer);
   remote::PythonTransform transform(function_of(entry.type), c.keys,

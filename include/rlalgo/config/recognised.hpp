@@ -73,7 +73,7 @@ struct Reason {
 // The same for the trl section.
 [[nodiscard]] inline std::span<const Reason> lacking_trl_keys() {
   static constexpr Reason reasons[] = {
-    {"reward_processing_classes", "a reward model uses its own tokenizer; remove the key", "", "trainer/reward_model.hpp tokenizer"},
+    {"reward_processing_classes", "a reward model uses its own tokenizer; remove the key", "", "feature/reward_model.hpp tokenizer"},
     {"log_completions_hub_repo", "nothing is uploaded", "push_to_hub", "", false},
   };
   return reasons;

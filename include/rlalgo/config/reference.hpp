@@ -18,8 +18,8 @@
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/config/sharding.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/interruption.hpp>
-#include <rlalgo/trainer/precompute_reference.hpp>
+#include <rlalgo/os/interruption.hpp>
+#include <rlalgo/sampler/precompute_reference.hpp>
 #include <rlalgo/trainer/reference_sync.hpp>
 
 namespace rlalgo::config {
@@ -81,19 +81,19 @@ inline void check_reference(const RunConfig& c, const ModelPlaces& places) {
     const std::string identity = reference_identity(c, model) + (bare ? "bare" : "");  // reads the weights' files
     const std::int64_t batch = p.precompute_ref_batch_size.value_or(c.micro_batch_size);
     const auto compute = [&](const std::shared_ptr<data::AnswerSet>& set, std::int64_t per_step) {
-      trainer::PrecomputeConfig settings{.batch_size = batch,
+      sampler::PrecomputeConfig settings{.batch_size = batch,
                                          .examples_per_step = per_step,
                                          .mismatched = mismatched,
                                          .ld_alpha = p.ld_alpha,
                                          .directory = p.dataset_prepared_path.value_or("last_run_prepared"),
                                          .model_identity = identity};
       settings.progress = [&](std::int64_t examples) {
-        core::stop_if_interrupted();
+        os::stop_if_interrupted();
         if (progress) progress("reference log-probs", examples);
       };
       const bool cached = set->per_example() == 2
-                              ? trainer::precompute_reference<loss::RowKind::pairs>(*frozen, set, settings)
-                              : trainer::precompute_reference<loss::RowKind::unpaired>(*frozen, set, settings);
+                              ? sampler::precompute_reference<loss::RowKind::pairs>(*frozen, set, settings)
+                              : sampler::precompute_reference<loss::RowKind::unpaired>(*frozen, set, settings);
       out.notes.push_back("reference log-probs of " + std::to_string(set->examples()) + " examples " +
                           (cached ? "read from " : "computed and kept in ") + settings.directory.string());
     };

@@ -22,8 +22,8 @@
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/core/located.hpp>
+#include <rlalgo/os/interruption.hpp>
 
 namespace rlalgo::config {
 
@@ -68,7 +68,7 @@ class Refusals {
     try {
       core::located(where, judgement);
       return true;
-    } catch (const core::Interrupted&) {
+    } catch (const os::Interrupted&) {
       throw;
     } catch (const core::Error& error) {
       keep(error.what(), std::current_exception(), true);

@@ -25,8 +25,8 @@
 #include <rlalgo/config/sharding_keys.hpp>
 #include <rlalgo/config/training_keys.hpp>
 #include <rlalgo/config/trl_config.hpp>
-#include <rlalgo/core/outside.hpp>
 #include <rlalgo/model/lora_config.hpp>
+#include <rlalgo/os/outside.hpp>
 
 namespace rlalgo::distributed {
 class World;
@@ -62,7 +62,7 @@ struct RunConfig : ModelConfig, DataConfig, TrainingConfig, OutputConfig {
   std::string file;                            // the configuration file
   data::Json keys = nullptr;                   // everything it says, overrides included
   data::Json settings = data::Json::object();  // full key → effective value of every key that was read and has one
-  core::Outside outside = {};                  // what the run reads of the world around it (config/outside.hpp)
+  os::Outside outside = {};                    // what the run reads of the world around it (config/outside.hpp)
   bool outside_kept = false;                   // it is a checkpoint's
   std::shared_ptr<distributed::World> world = nullptr;  // the ranks of the run; null: one
 

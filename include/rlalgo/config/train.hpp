@@ -8,7 +8,7 @@
 // (online) or preference data (offline); what a checkpoint to resume from says; the model's weights, reference, then the
 // loop of run/loop.hpp with its logs, checkpoints and resume. So everything that can be refused without the weights is
 // refused before they are loaded. The signals of run/interrupt.hpp end the run: with a checkpoint while it is under way,
-// with a core::Interrupted before. Everything that the file leaves out has the default of docs/configuration.md.
+// with a os::Interrupted before. Everything that the file leaves out has the default of docs/configuration.md.
 // Several ranks (RunConfig::world) call it with the same configuration; rank 0 writes all files.
 // A program that calls it compiles every method that a file can name; with RLALGO_COMPILED it only links
 // rlalgo::compiled_config (core/compiled.hpp).
@@ -54,7 +54,7 @@ namespace detail {
   require_agreement(config, *world);
   RunConfig fixed = config;
   take_outside(fixed, *world, outside_to_resume(config));
-  const core::OutsideInEnvironment environment(fixed.outside);
+  const os::OutsideInEnvironment environment(fixed.outside);
   std::optional<run::OutputTrial> output, prepared;
   if (world->rank() == 0) output.emplace(config.output_dir);
   if (world->rank() == 0 && is_preference(config) && config.preference.dataset_prepared_path)
@@ -74,7 +74,7 @@ inline void dry_run(RunConfig config, DryRun how_much, const TrainMessages& mess
   const auto world = world_of(config);
   form_groups(config, *world);
   take_outside(config, *world, outside_to_resume(config));
-  const core::OutsideInEnvironment environment(config.outside);
+  const os::OutsideInEnvironment environment(config.outside);
   const run::OutputTrial output(config.output_dir);
   config.preference.keeps_prepared = false;
   config.preference.precompute_ref_log_probs = false;

@@ -2,10 +2,9 @@
 //
 //   four lanes of 8 bytes each:  v ← rotl(v + word·P2, 31)·P1;  merged, the rest mixed in, avalanched
 //
-// Source: Yann Collet, xxHash specification (XXH64, seed 0); file_digest() is what `xxhsum -H64` prints.
+// Source: Yann Collet, xxHash specification (XXH64, seed 0); what `xxhsum -H64` prints.
 // Measured 2026-11-22 on one core of an x86-64 virtual machine, g++ 12 -O2: see docs/performance.md.
 // Words are read in the byte order of the machine, which is little-endian everywhere this library runs.
-// Errors: [rlalgo.core.1] a file that cannot be read, or is no regular file.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
 #include <string>
 #include <string_view>
-
-#include <rlalgo/core/atomic_file.hpp>
-#include <rlalgo/core/regular_file.hpp>
 
 namespace rlalgo::core {
 
@@ -108,15 +103,5 @@ class Digest {
   std::size_t held_ = 0;  // bytes in buffer_
   std::uint64_t total_ = 0;
 };
-
-// The digest of a file's bytes.
-[[nodiscard]] inline std::string file_digest(const std::filesystem::path& path) {
-  const RegularFile file(path);
-  require_open(file, path);
-  Digest digest;
-  const int failed = read_pieces(file, [&](std::string_view piece) { digest.update(piece); });
-  if (failed != 0) raise_file_error("cannot read the file", path, failed);
-  return digest.hex();
-}
 
 }  // namespace rlalgo::core

@@ -37,6 +37,8 @@ class Error : public std::runtime_error {
   [[nodiscard]] int number() const noexcept { return number_; }
   // The process exit status this error asks for: 1 for a failed run, 2 for wrong usage.
   [[nodiscard]] virtual int exit_code() const noexcept { return 1; }
+  // False: something was given up because a stop was asked for (os/interruption.hpp).
+  [[nodiscard]] virtual bool failure() const noexcept { return true; }
 
   static constexpr std::size_t longest_part = 8192;  // bytes
 

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/core/printable.hpp>
 
 namespace rlalgo::core {
@@ -33,13 +32,11 @@ decltype(auto) located(const std::string& where, F&& f) {
   const auto names = [&](const Error& error) { return std::string(error.what()).find(where) != std::string::npos; };
   try {
     return std::forward<F>(f)();
-  } catch (const Interrupted&) {
-    throw;  // no failure of that place
   } catch (const UsageError& error) {
     if (names(error)) throw;
     throw detail::Located<UsageError>(error, where);
   } catch (const Error& error) {
-    if (names(error)) throw;
+    if (!error.failure() || names(error)) throw;
     throw detail::Located<Error>(error, where);
   }
 }

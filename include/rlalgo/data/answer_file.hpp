@@ -8,7 +8,7 @@
 // anything else is a miss, and a file that is damaged is reported. The digest is XXH64 (core/digest.hpp): it finds accidents,
 // not forgeries. Numbers are in the byte order of the machine.
 //
-// Errors: [rlalgo.data.27] a file with the right key whose bytes are damaged; [rlalgo.core.1] it cannot be written.
+// Errors: [rlalgo.data.27] a file with the right key whose bytes are damaged; [rlalgo.os.1] it cannot be written.
 #pragma once
 
 #include <algorithm>
@@ -21,9 +21,9 @@
 #include <string>
 #include <vector>
 
-#include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/digest.hpp>
 #include <rlalgo/data/answer_set.hpp>
+#include <rlalgo/os/atomic_file.hpp>
 
 namespace rlalgo::data {
 
@@ -62,7 +62,7 @@ class KeyedWriter {
   static const std::filesystem::path& made(const std::filesystem::path& path);
   void flush();
 
-  core::AtomicFile file_;
+  os::AtomicFile file_;
   std::string block_;
   core::Digest digest_;
   std::size_t size_ = 0;

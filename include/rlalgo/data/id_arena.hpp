@@ -4,7 +4,7 @@
 // however the process ends), and its pages are written out and let go as it grows, so that ids beyond the limit cost
 // disk, not memory. Spans are valid until the next append, as those of a vector.
 //
-// Errors: [rlalgo.core.1] the file cannot be made or grow.
+// Errors: [rlalgo.os.1] the file cannot be made or grow.
 #pragma once
 
 #include <cerrno>
@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/data/rollout.hpp>
+#include <rlalgo/os/atomic_file.hpp>
 
 namespace rlalgo::data {
 
@@ -64,7 +64,7 @@ class IdArena {
  private:
   static constexpr std::size_t step = std::size_t{1} << 23U;  // ids between two releases of memory
 
-  [[noreturn]] void fail(const std::string& what) const { core::raise_file_error(what, config_.directory, errno); }
+  [[noreturn]] void fail(const std::string& what) const { os::raise_file_error(what, config_.directory, errno); }
 
   void move_to_disk();
 

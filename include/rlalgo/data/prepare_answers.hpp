@@ -21,12 +21,12 @@
 #include <nlohmann/json.hpp>
 
 #include <rlalgo/core/digest.hpp>
-#include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/data/answer_set.hpp>
 #include <rlalgo/data/json_rows.hpp>
 #include <rlalgo/data/preference_tokens.hpp>
 #include <rlalgo/data/split.hpp>
 #include <rlalgo/data/transform.hpp>
+#include <rlalgo/os/thread_pool.hpp>
 
 namespace rlalgo::data {
 
@@ -91,7 +91,7 @@ class AnswerMaker {
   const RowTransform& transform_;
   PreferenceTokenizer tokenizer_;
   std::size_t unit_;
-  core::ThreadPool pool_;
+  os::ThreadPool pool_;
   ColumnKinds kinds_;
 };
 

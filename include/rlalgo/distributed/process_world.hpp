@@ -16,7 +16,7 @@
 // Sums of tensors go in flat buckets of at most 25 MB, in float32, float64 where a tensor has that.
 // What all ranks have read is taken out of the store at the next operation.
 //
-// Errors, each with rank, step and operation: [rlalgo.core.8] another rank has given up; [rlalgo.distributed.3] not all ranks came in time; [.4] the store or a sum
+// Errors, each with rank, step and operation: [rlalgo.os.8] another rank has given up; [rlalgo.distributed.3] not all ranks came in time; [.4] the store or a sum
 // failed; [.6] a rank is silent; [.7] the environment does not say where a rank stands; [.8] another rank failed; [.9] the
 // ranks are at different operations; [.10] ranks that cannot form a team.
 #pragma once

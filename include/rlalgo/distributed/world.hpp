@@ -53,8 +53,8 @@ class World {
   // Whether no other rank has said `text` before: of an error that all of them raise, one speaks.
   [[nodiscard]] virtual bool first_to_say(const std::string& /*text*/) noexcept { return true; }
 
-  // What is under way is given up since a stop was asked for (core::Interruption): every other rank that waits, or is going
-  // to, raises core::Interrupted and calls it, too. Then all begin a new order of operations: the World goes on.
+  // What is under way is given up since a stop was asked for (os::Interruption): every other rank that waits, or is going
+  // to, raises os::Interrupted and calls it, too. Then all begin a new order of operations: the World goes on.
   virtual void give_up(int /*signal*/) {}
   // Raises what an operation that waits would raise now: another rank has failed, or has given up.
   virtual void check() {}

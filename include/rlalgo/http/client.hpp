@@ -20,13 +20,13 @@
 #include <string_view>
 #include <utility>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/http/detail/address.hpp>
 #include <rlalgo/http/detail/attempt.hpp>
 #include <rlalgo/http/message.hpp>
 #include <rlalgo/http/result.hpp>
 #include <rlalgo/http/retry.hpp>
+#include <rlalgo/os/clock.hpp>
 
 namespace rlalgo::http {
 
@@ -49,7 +49,7 @@ struct ClientConfig {
                                                                     std::function<void(const std::string&)> tell) {
   struct Last {
     std::mutex mutex;
-    std::optional<core::Stopwatch> since;
+    std::optional<os::Stopwatch> since;
   };
   return [seconds, tell = std::move(tell), last = std::make_shared<Last>()](const std::string& line) {
     {
@@ -87,7 +87,7 @@ class Client {
 
   // The path of the address comes before request.target.
   Result call(Request request, const CallOptions& options = {}) {
-    const core::Stopwatch watch;
+    const os::Stopwatch watch;
     const double seconds = options.seconds > 0 ? options.seconds : config_.call_seconds;
     const auto deadline =
         std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(

@@ -8,7 +8,7 @@
 //   [rlalgo.http.3] the answer is not JSON
 //   [rlalgo.http.5] a server that was waited for is not up in time
 //   [rlalgo.http.6] the answer is larger than the limit, beyond the limits of core/bounded_json.hpp, or no HTTP
-//   [rlalgo.http.7] the call was given up (a core::Interrupted)
+//   [rlalgo.http.7] the call was given up (a os::Interrupted)
 #pragma once
 
 #include <algorithm>
@@ -23,11 +23,11 @@
 #include <nlohmann/json.hpp>
 
 #include <rlalgo/core/bounded_json.hpp>
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/http/client.hpp>
 #include <rlalgo/http/reply_message.hpp>
+#include <rlalgo/os/clock.hpp>
+#include <rlalgo/os/interruption.hpp>
 
 namespace rlalgo::http {
 
@@ -92,7 +92,7 @@ class JsonClient {
   // its end); tried every second, for `seconds`. `tell` hears once that there is something to wait for. `remedy` ends the error text. [rlalgo.http.5], [rlalgo.http.7]
   void wait_until_up(const std::string& path, double seconds, const std::string& remedy,
                      const std::function<void(const std::string&)>& tell = {}, std::stop_token stop = {}) {
-    const core::Stopwatch watch;
+    const os::Stopwatch watch;
     const std::string where = "GET " + base_url() + path;
     for (bool told = false;; told = true) {
       const double left = seconds - watch.seconds();
@@ -115,7 +115,7 @@ class JsonClient {
   // above. [rlalgo.http.1], [rlalgo.http.6], [rlalgo.http.7]
   Result ask_while(const std::function<bool(const Response&)>& busy, const std::string& path, const Json& body,
                    double seconds, const std::function<void(const std::string&)>& tell = {}) {
-    const core::Stopwatch watch;
+    const os::Stopwatch watch;
     const std::string where = "POST " + base_url() + path;
     for (bool told = false;; told = true) {
       Result result = ask(path, body);
@@ -158,8 +158,8 @@ class JsonClient {
     if (failure.kind == Failure::Kind::too_large || failure.kind == Failure::Kind::malformed)
       core::raise("http", 6, {.what = "a server's answer cannot be read", .found = failure.text(), .where = place});
     if (failure.kind == Failure::Kind::cancelled)
-      core::raise_interrupted("http", 7,
-                              {.what = "a call to a server was given up", .found = failure.text(), .where = place});
+      os::raise_interrupted("http", 7,
+                            {.what = "a call to a server was given up", .found = failure.text(), .where = place});
     core::raise("http", 1,
                 {.what = "a server cannot be reached or does not answer",
                  .found = failure.text(),

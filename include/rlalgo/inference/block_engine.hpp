@@ -22,7 +22,6 @@
 #include <span>
 #include <vector>
 
-#include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/block_generator.hpp>
 #include <rlalgo/inference/engine_config.hpp>
@@ -34,6 +33,7 @@
 #include <rlalgo/inference/sampling.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/weights.hpp>
+#include <rlalgo/os/thread_pool.hpp>
 
 namespace rlalgo::inference {
 
@@ -83,7 +83,7 @@ class BlockEngine {
   model::DecoderConfig decoder_;
   const model::DecoderWeights& weights_;
   EngineConfig engine_;
-  core::ThreadPool pool_;
+  os::ThreadPool pool_;
   std::unique_ptr<EngineDevice> device_;
   KvCache& cache_;
   Forward& forward_;

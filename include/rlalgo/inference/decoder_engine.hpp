@@ -23,7 +23,6 @@
 #include <span>
 #include <vector>
 
-#include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/detail/check_request.hpp>
 #include <rlalgo/inference/engine_config.hpp>
@@ -35,6 +34,7 @@
 #include <rlalgo/inference/scheduler.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/weights.hpp>
+#include <rlalgo/os/thread_pool.hpp>
 
 namespace rlalgo::inference {
 
@@ -83,7 +83,7 @@ class DecoderEngine {
 
   model::DecoderConfig decoder_;
   EngineConfig engine_;
-  core::ThreadPool pool_;
+  os::ThreadPool pool_;
   std::unique_ptr<EngineDevice> device_;
   Scheduler scheduler_;
   std::uint64_t next_contents_ = 1;

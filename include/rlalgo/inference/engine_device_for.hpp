@@ -9,17 +9,17 @@
 #include <cstdint>
 #include <memory>
 
-#include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/inference/engine_config.hpp>
 #include <rlalgo/inference/engine_device.hpp>
 #include <rlalgo/model/decoder_config.hpp>
+#include <rlalgo/os/thread_pool.hpp>
 
 namespace rlalgo::inference {
 
 // Of engine.device, for passes of at most `max_rows` rows, of which engine.max_slots ask for logits. `decoder` and `pool`
 // outlive it.
 [[nodiscard]] std::unique_ptr<EngineDevice> engine_device_for(const model::DecoderConfig& decoder,
-                                                              const EngineConfig& engine, core::ThreadPool& pool,
+                                                              const EngineConfig& engine, os::ThreadPool& pool,
                                                               std::int64_t max_rows);
 
 }  // namespace rlalgo::inference

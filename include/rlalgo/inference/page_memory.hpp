@@ -2,7 +2,7 @@
 //
 // This machine's: pages of 64 KiB or more lie side by side in stretches of 16 MiB or more, for which the kernel is asked for pages of 2 MiB
 // (attention reads a few KiB of each of many pages, and finds them sooner). What is freed is given back to the system and its place used
-// again; smaller pages come from the heap. Errors of allocate(): those of core/memory_stretch.hpp.
+// again; smaller pages come from the heap. Errors of allocate(): those of os/memory_stretch.hpp.
 #pragma once
 
 #include <cstddef>

@@ -34,7 +34,6 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/inference/detail/append_token.hpp>
 #include <rlalgo/inference/detail/check_request.hpp>
 #include <rlalgo/inference/detail/draw_batch.hpp>
@@ -46,6 +45,7 @@
 #include <rlalgo/inference/request.hpp>
 #include <rlalgo/inference/scheduler_config.hpp>
 #include <rlalgo/model/decoder_config.hpp>
+#include <rlalgo/os/thread_pool.hpp>
 
 namespace rlalgo::inference {
 
@@ -62,7 +62,7 @@ class Scheduler {
   };
 
   // All must outlive the scheduler; `cache` is used by no one else.
-  Scheduler(const model::DecoderConfig& decoder, Forward& forward, KvCache& cache, core::ThreadPool& pool,
+  Scheduler(const model::DecoderConfig& decoder, Forward& forward, KvCache& cache, os::ThreadPool& pool,
             SchedulerConfig config = {}, TextStreams text = nullptr);
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;

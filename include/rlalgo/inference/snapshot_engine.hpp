@@ -4,7 +4,7 @@
 // version, and says which. Prompts computed under them serve later calls until another version is published. The engine
 // runs on the thread that calls it, with its own threads; the trainer publishes on its own.
 //
-// Errors: [rlalgo.core.8] it was asked to stop; those of decoder_engine.hpp and weight_snapshots.hpp.
+// Errors: [rlalgo.os.8] it was asked to stop; those of decoder_engine.hpp and weight_snapshots.hpp.
 #pragma once
 
 #include <atomic>
@@ -16,11 +16,11 @@
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/decoder_engine.hpp>
 #include <rlalgo/inference/generator.hpp>
 #include <rlalgo/inference/weight_snapshots.hpp>
+#include <rlalgo/os/interruption.hpp>
 
 namespace rlalgo::inference {
 
@@ -30,7 +30,7 @@ class SnapshotEngine {
   static constexpr WeightSource weights = WeightSource::snapshot;
   static constexpr GeneratorHooks hooks{.quantizes = true};
 
-  // `stop`: ends generate() within a token when it is asked to, with core::Interrupted.
+  // `stop`: ends generate() within a token when it is asked to, with os::Interrupted.
   explicit SnapshotEngine(std::shared_ptr<WeightSnapshots> snapshots, EngineConfig engine = {},
                           std::stop_token stop = {})
       : engine_(snapshots->decoder_config(), engine.for_weights(snapshots->live())),
@@ -52,7 +52,7 @@ class SnapshotEngine {
     };
     auto completions = engine_.generate(requests, sampling, key, watched,
                                         engine_.view(snapshot->weights, snapshot->version, snapshot, snapshot->number));
-    if (stop_.stop_requested()) core::raise_interrupted("core", 8, {.what = "a generation was given up"});
+    if (stop_.stop_requested()) os::raise_interrupted("os", 8, {.what = "a generation was given up"});
     return completions;
   }
 

@@ -28,11 +28,11 @@
 #include <vector>
 
 #include <rlalgo/core/compiled.hpp>
-#include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/optim/adamw.hpp>
 #include <rlalgo/optim/concept.hpp>
 #include <rlalgo/optim/master_weight.hpp>
+#include <rlalgo/os/thread_pool.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::optim {
@@ -79,7 +79,7 @@ class AdamW8bit {
   AdamWConfig config_;
   AdamW others_;
   std::vector<Entry> entries_;
-  std::unique_ptr<core::ThreadPool> pool_;
+  std::unique_ptr<os::ThreadPool> pool_;
 };
 
 }  // namespace rlalgo::optim

@@ -21,8 +21,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/run/observer.hpp>
 
 namespace rlalgo::remote {
@@ -70,7 +70,7 @@ class Tracker : public run::Observer {
   std::vector<std::string> said_;
   std::size_t dropped_ = 0;
   bool ending_ = false, failed_ = false, over_ = false;
-  core::Deadline end_{0.0};
+  os::Deadline end_{0.0};
 };
 
 }  // namespace rlalgo::remote

@@ -12,7 +12,7 @@
 //
 // Source: trl.rewards (accuracy_reward, reasoning_accuracy_reward, get_cosine_scaled_reward: Yeo et al., arXiv
 // 2502.03373, appendix C.1); length_reward: Kimi k1.5, arXiv 2501.12599, section 2.3.3. The answer is compared with
-// column `solution` (maths_answer.hpp). Logged columns: solution, gold_parsed, answer_parsed.
+// column `solution` (maths/answer.hpp). Logged columns: solution, gold_parsed, answer_parsed.
 // Errors: [rlalgo.reward.5] the dataset has no column `solution`.
 #pragma once
 
@@ -30,8 +30,8 @@
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/maths/answer.hpp>
 #include <rlalgo/reward/function.hpp>
-#include <rlalgo/reward/maths_answer.hpp>
 
 namespace rlalgo::reward {
 
@@ -59,7 +59,7 @@ inline std::optional<std::string> solution_text(const RewardCall& call, std::siz
   return found->is_string() ? found->get<std::string>() : found->dump();
 }
 
-inline std::string shown(const MathsAnswer& answer) {
+inline std::string shown(const maths::Answer& answer) {
   return answer.read() ? answer.text : answer.text + " [not read]";
 }
 
@@ -67,14 +67,14 @@ inline std::string shown(const MathsAnswer& answer) {
 class SolutionCache {
  public:
   struct Entry {
-    std::optional<MathsAnswer> answer;
+    std::optional<maths::Answer> answer;
     bool gave_up = false;
   };
   const Entry& operator()(const std::optional<std::string>& text) {
     static const Entry none;
     if (!text) return none;
     const auto [at, added] = cache_.try_emplace(*text);
-    if (added) at->second.answer = solution_answer(*text, &at->second.gave_up);
+    if (added) at->second.answer = maths::solution_answer(*text, &at->second.gave_up);
     return at->second;
   }
 
@@ -83,7 +83,7 @@ class SolutionCache {
 };
 
 inline void judge(std::string_view text, const SolutionCache::Entry& solution, Judged& out) {
-  const std::optional<MathsAnswer>& gold = solution.answer;
+  const std::optional<maths::Answer>& gold = solution.answer;
   if (!gold) {
     out.given_up += solution.gave_up ? 1 : 0;
     out.values.push_back(not_applicable);
@@ -92,8 +92,8 @@ inline void judge(std::string_view text, const SolutionCache::Entry& solution, J
     return;
   }
   bool gave_up = false;
-  const std::optional<MathsAnswer> answer = completion_answer(text, &gave_up);
-  const std::optional<bool> right = agrees(*gold, answer, &gave_up);
+  const std::optional<maths::Answer> answer = maths::completion_answer(text, &gave_up);
+  const std::optional<bool> right = maths::agrees(*gold, answer, &gave_up);
   out.given_up += gave_up ? 1 : 0;
   out.values.push_back(right ? (*right ? 1.0 : 0.0) : not_applicable);
   out.gold.push_back(shown(*gold));

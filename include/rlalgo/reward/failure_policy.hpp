@@ -18,7 +18,7 @@
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/interruption.hpp>
+#include <rlalgo/os/interruption.hpp>
 #include <rlalgo/reward/function.hpp>
 
 namespace rlalgo::reward {
@@ -76,7 +76,7 @@ class Guarded final : public RewardFunction {
       return values;
     } catch (const core::UsageError&) {
       throw;
-    } catch (const core::Interrupted&) {
+    } catch (const os::Interrupted&) {
       throw;
     } catch (const core::Error& e) {
       log.warnings = std::move(own.warnings);

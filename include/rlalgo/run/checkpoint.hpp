@@ -12,7 +12,7 @@
 // that was saved: run/resume.hpp.
 //
 // Errors: [rlalgo.run.4] no checkpoint at the path; [rlalgo.run.5] incomplete or damaged; [rlalgo.run.8] cannot be saved;
-// [rlalgo.core.1] an old checkpoint cannot be deleted.
+// [rlalgo.os.1] an old checkpoint cannot be deleted.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@
 #include <system_error>
 #include <vector>
 
-#include <rlalgo/core/atomic_file.hpp>
+#include <rlalgo/os/atomic_file.hpp>
 #include <rlalgo/run/detail/durable.hpp>
 #include <rlalgo/run/model_card.hpp>
 
@@ -75,20 +75,20 @@ inline bool publish_files(const std::filesystem::path& directory,
     };
     for (const std::string& name : names)
       if (is_folder(directory / name) && !is_folder(building / name))
-        core::raise_file_error("cannot move the file into place", directory / name, EISDIR);
+        os::raise_file_error("cannot move the file into place", directory / name, EISDIR);
     for (const std::string& name : names) {
       if (is_folder(building / name)) std::filesystem::remove_all(directory / name, error);  // further templates
       std::filesystem::rename(building / name, directory / name, error);
-      if (error) core::raise_file_error("cannot move the file into place", directory / name, error.value());
+      if (error) os::raise_file_error("cannot move the file into place", directory / name, error.value());
     }
     std::vector<std::filesystem::path> stale;
     for (const auto& entry : std::filesystem::directory_iterator(directory))
       if (detail::is_stale(entry.path().filename().string(), names)) stale.push_back(entry.path());
     for (const auto& path : stale) {
       std::filesystem::remove(path, error);
-      if (error) core::raise_file_error("cannot remove a file of an earlier model", path, error.value());
+      if (error) os::raise_file_error("cannot remove a file of an earlier model", path, error.value());
     }
-    core::AtomicFile::sync_directory(directory);
+    os::AtomicFile::sync_directory(directory);
   } catch (...) {
     detail::remove_leftover(building);
     made.remove();

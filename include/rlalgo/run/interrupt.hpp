@@ -1,7 +1,7 @@
 // Signals that ask a program to end: Ctrl-C (SIGINT), SIGTERM, SIGHUP (the terminal is gone) and SIGQUIT.
 //
 //   Stage::at_once    the first signal ends the process, with a line: there is nothing to put in order
-//   Stage::starting   the first one asks whatever looks at core::Interruption, or has token(), to end; two seconds later
+//   Stage::starting   the first one asks whatever looks at os::Interruption, or has token(), to end; two seconds later
 //                     the process ends in any case
 //   Stage::running    the first one asks the loop to finish its step (or evaluation), save and stop; only what has
 //                     token() ends at once, such as the wait for a server
@@ -32,7 +32,7 @@
 #include <string_view>
 #include <thread>
 
-#include <rlalgo/core/interruption.hpp>
+#include <rlalgo/os/interruption.hpp>
 
 namespace rlalgo::run {
 
@@ -56,7 +56,7 @@ class Interrupt {
     shared().signals = 0;
     shared().source = std::stop_source();
     shared().wake = ::eventfd(0, EFD_CLOEXEC);
-    core::Interruption::clear();
+    os::Interruption::clear();
     watcher_ = std::thread([this] { watch(); });
     install();
   }
@@ -70,12 +70,12 @@ class Interrupt {
     wake();
     watcher_.join();
     ::close(shared().wake.exchange(-1));
-    core::Interruption::clear();
+    os::Interruption::clear();
     shared().owned = false;
   }
 
-  [[nodiscard]] static bool requested() noexcept { return core::Interruption::requested(); }
-  [[nodiscard]] static int exit_code() noexcept { return core::Interruption::exit_code(); }
+  [[nodiscard]] static bool requested() noexcept { return os::Interruption::requested(); }
+  [[nodiscard]] static int exit_code() noexcept { return os::Interruption::exit_code(); }
   // Asked to stop by the first signal, on another thread than the handler's. Without an Interrupt: never.
   [[nodiscard]] static std::stop_token token() {
     return shared().owned ? shared().source.get_token() : std::stop_token();
@@ -135,8 +135,8 @@ class Interrupt {
       return;
     }
     if (again) ::_exit(exit_code());
-    core::Interruption::request(signal);
-    const bool deferred = core::Interruption::deferred();
+    os::Interruption::request(signal);
+    const bool deferred = os::Interruption::deferred();
     if (!deferred && shared().at_once) {
       say("\ninterrupted\n");
       ::_exit(exit_code());
@@ -162,12 +162,12 @@ class Interrupt {
     woken(-1);
     if (over_) return;
     shared().source.request_stop();
-    if (woken(patience_milliseconds) || over_ || core::Interruption::deferred()) return;
+    if (woken(patience_milliseconds) || over_ || os::Interruption::deferred()) return;
     say("interrupted\n");
     ::_exit(exit_code());
   }
 
-  std::optional<core::Interruption::Deferred> deferred_;
+  std::optional<os::Interruption::Deferred> deferred_;
   bool owner_ = false;
   std::atomic<bool> over_{false};
   std::thread watcher_;

@@ -2,7 +2,7 @@
 //
 //   for step in (resumed, max_steps]:  train_step → metric window → log? → evaluate? → save? → interrupted?
 //                                      (a step that waits for another process is given up when a stop is asked for:
-//                                      train_step raises core::Interrupted and leaves everything as it was)
+//                                      train_step raises os::Interrupted and leaves everything as it was)
 //   at the end of a run                what was not logged or evaluated yet → final files
 //
 // The loop owns output_dir and the order of things; it knows no tensor. The caller owns policy, optimizer, sampler and
@@ -14,7 +14,7 @@
 //
 // Errors: [rlalgo.run.9] non-finite loss or gradient norm (require_finite, called by train_step before the weights
 // are touched); [rlalgo.run.2] impossible settings; [rlalgo.run.3] another run is writing in output_dir;
-// those of checkpoint.hpp and resume.hpp; [rlalgo.core.1] file errors.
+// those of checkpoint.hpp and resume.hpp; [rlalgo.os.1] file errors.
 #pragma once
 
 #include <cmath>

@@ -5,7 +5,7 @@
 // resume the file becomes the history that the checkpoint carries, so records beyond the resumed step are gone and the
 // file of an interrupted and resumed run equals that of an uninterrupted one except for time/….
 //
-// Errors: [rlalgo.core.1] the file cannot be written (nothing of the line remains).
+// Errors: [rlalgo.os.1] the file cannot be written (nothing of the line remains).
 #pragma once
 
 #include <filesystem>

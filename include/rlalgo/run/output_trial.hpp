@@ -4,7 +4,7 @@
 //
 // What was made and is still empty goes away with the object: a run that fails before it writes leaves nothing.
 //
-// Errors: [rlalgo.core.1] with the system's reason: a file in the way, no permission, a read-only or full disk, a name
+// Errors: [rlalgo.os.1] with the system's reason: a file in the way, no permission, a read-only or full disk, a name
 // that is too long; [rlalgo.run.3] another run is writing there.
 #pragma once
 
@@ -16,7 +16,7 @@
 #include <string>
 #include <system_error>
 
-#include <rlalgo/core/atomic_file.hpp>
+#include <rlalgo/os/atomic_file.hpp>
 #include <rlalgo/run/detail/durable.hpp>
 #include <rlalgo/run/detail/output_lock.hpp>
 
@@ -28,7 +28,7 @@ class OutputTrial {
   enum class Others { none, may_write };
 
   explicit OutputTrial(const std::filesystem::path& directory, Others others = Others::none) {
-    if (directory.empty()) core::raise_file_error("cannot create the directory", directory, ENOENT);
+    if (directory.empty()) os::raise_file_error("cannot create the directory", directory, ENOENT);
     try {
       made_.emplace(directory);
       if (others == Others::none) {
@@ -55,7 +55,7 @@ class OutputTrial {
       ~Removed() { detail::remove_leftover(path); }
     } const removed{folder};
     detail::make_directory(folder);
-    core::AtomicFile file(folder / ("trial-" + std::string(110, 'x')));
+    os::AtomicFile file(folder / ("trial-" + std::string(110, 'x')));
     file.write(std::string(65536, ' '));
     file.commit();
   }
@@ -83,7 +83,7 @@ class OutputTrial {
                                             "README.md",
                                             "eval_results.json"};
     const auto refuse = [](const std::filesystem::path& path, const std::string& expected) {
-      core::raise("core", 1,
+      core::raise("os", 1,
                   {.what = "something else has the name of a file or folder that is written",
                    .expected = expected + ", or nothing",
                    .where = path.string(),

@@ -29,7 +29,7 @@
 #include <utility>
 
 #include <rlalgo/core/activity.hpp>
-#include <rlalgo/core/clock.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/run/observer.hpp>
 #include <rlalgo/run/terminal.hpp>
 
@@ -225,13 +225,13 @@ class Progress : public Observer {
   double reward_ = no_value;
   std::deque<std::pair<double, std::int64_t>> recent_;  // seconds, tokens
   std::string drawn_;                                   // what stays of the terminal's current line
-  core::Stopwatch watch_;
+  os::Stopwatch watch_;
 
   static constexpr double quick = 0.5, between = 0.1;  // seconds
   bool slow_ = true;                                   // the last step was no quick one
   bool busy_drawn_ = false;                            // the current line says what the step is doing
   std::string busy_;                                   // what that is
-  core::Stopwatch since_step_, since_drawn_;
+  os::Stopwatch since_step_, since_drawn_;
   std::optional<core::Activity::Listening> listening_;
 };
 

@@ -7,15 +7,15 @@
 // steps are shown.
 //
 // Errors: [rlalgo.run.10] no metrics.jsonl in the directory; [rlalgo.run.11] a damaged line (file:line);
-// [rlalgo.core.1] the page cannot be written.
+// [rlalgo.os.1] the page cannot be written.
 #pragma once
 
 #include <filesystem>
 #include <span>
 #include <string>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/run/observer.hpp>
 
 namespace rlalgo::run {
@@ -42,7 +42,7 @@ class ReportWriter : public Observer {
  private:
   double seconds_;
   std::filesystem::path output_dir_;
-  core::Stopwatch since_;
+  os::Stopwatch since_;
 };
 
 }  // namespace rlalgo::run

@@ -5,7 +5,7 @@
 // environment spoke, too, who said what: "turns": [{"model": "7"}, {"environment": "higher"}, {"model": "8"}]. A
 // checkpoint carries a copy, and a resumed run starts from it: to the byte the file of a run that was never interrupted.
 //
-// Errors: [rlalgo.core.1] the file cannot be written (nothing of the line remains).
+// Errors: [rlalgo.os.1] the file cannot be written (nothing of the line remains).
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@
 // here by hand). Tags are those of transformers: eval_x → eval/x, others → train/x. Values are float32 in this format;
 // NaN and infinities are left out.
 //
-// Errors: [rlalgo.core.1] the file cannot be written, or a former one not be removed.
+// Errors: [rlalgo.os.1] the file cannot be written, or a former one not be removed.
 #pragma once
 
 #include <array>

@@ -3,7 +3,7 @@
 //
 // pairs.json = {step, split, pairs, most: […], least: […]}; an entry is {row, margin, prompt, chosen, rejected}. `row`
 // is the row of the dataset entry the pair was read from. Ties keep the pair that came first.
-// Errors: [rlalgo.core.1] the file cannot be written.
+// Errors: [rlalgo.os.1] the file cannot be written.
 #pragma once
 
 #include <cstddef>

@@ -45,7 +45,7 @@
 // Departures: the first generation goes the same way as all others; rewards are scored asynchronously, too;
 // generations beyond the end of the run are not begun; a failure does not wait for its place in the queue.
 // Errors: [rlalgo.sampler.8] settings out of range, or a generator that reads the trainer's own tensors (usage);
-// [rlalgo.sampler.9] the producer gives no sign of life; [rlalgo.core.8] a stop was asked for while the trainer waited;
+// [rlalgo.sampler.9] the producer gives no sign of life; [rlalgo.os.8] a stop was asked for while the trainer waited;
 // those of the source.
 #pragma once
 
@@ -68,10 +68,10 @@
 #include <vector>
 
 #include <rlalgo/core/activity.hpp>
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/inference/generator.hpp>
+#include <rlalgo/os/clock.hpp>
+#include <rlalgo/os/interruption.hpp>
 #include <rlalgo/sampler/batch.hpp>
 #include <rlalgo/sampler/detail/check_prefetch.hpp>
 #include <rlalgo/sampler/detail/prefetch_state.hpp>
@@ -139,7 +139,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
   Made produce(std::int64_t number, std::int64_t step) {
     if (!asynchronous()) return state_.ready.empty() ? make(number, step, {}) : std::move(take(number)->made);
     if (!producer_.joinable()) start(number);
-    const core::Stopwatch watch;
+    const os::Stopwatch watch;
     Popping popping;
     const std::shared_ptr<Item> item = pop(number, step, popping);
     waited_ += popping.waited = watch.seconds();
@@ -151,7 +151,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     popped_.push_back(item);
     Made out{.number = number, .generation = generation_of(*item), .tokens = 0, .about = {}};
     out.arrive = [this, item, step, popping, settled = std::size_t{0}](Made& made, std::size_t rows) mutable {
-      const core::Stopwatch waiting;
+      const os::Stopwatch waiting;
       const bool whole = rows == made.generation->rollouts.size();
       await(*item, rows, whole, step);
       waited_ += waiting.seconds();
@@ -362,14 +362,14 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     std::unique_lock lock(state_.mutex);
     while (!state_.stale) {
       state_.alive = std::chrono::steady_clock::now();
-      if (stop.stop_requested()) core::raise_interrupted("core", 8, {.what = "the generation has ended"});
+      if (stop.stop_requested()) os::raise_interrupted("os", 8, {.what = "the generation has ended"});
       state_.changed.wait_for(lock, std::chrono::milliseconds(100));
     }
   }
 
   // Another rank's producer is watched by its own trainer.
   void waits_for_others(const std::stop_token& stop) {
-    if (stop.stop_requested()) core::raise_interrupted("core", 8, {.what = "the generation has ended"});
+    if (stop.stop_requested()) os::raise_interrupted("os", 8, {.what = "the generation has ended"});
     const std::lock_guard lock(state_.mutex);
     state_.alive = std::chrono::steady_clock::now();
   }

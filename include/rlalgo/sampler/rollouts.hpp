@@ -33,11 +33,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/distributed/world.hpp>
 #include <rlalgo/inference/generator.hpp>
 #include <rlalgo/loss/concept.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/sampler/batch.hpp>
 #include <rlalgo/sampler/concept.hpp>
 #include <rlalgo/sampler/detail/score_generation.hpp>
@@ -119,7 +119,7 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
   Made draw(std::int64_t number) { return draw(number, order_.chunk(static_cast<std::uint64_t>(number))); }
   Made draw(std::int64_t number, const std::vector<std::size_t>& chosen) {
     Made made{.number = number, .generation = nullptr, .tokens = 0, .about = {}};
-    const core::Stopwatch watch;
+    const os::Stopwatch watch;
     made.generation = detail::generate(*generator_, std::span<const data::TokenizedPrompt>(prompts_), chosen,
                                        config_.geometry.num_generations, sampling_of(chosen),
                                        {config_.seed, static_cast<std::uint64_t>(number)}, weights_version_());
@@ -173,7 +173,7 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
     std::future<void> scoring;  // of the piece before; it ends before what it writes to
     for (std::size_t begin = 0; begin < chosen.size();) {
       const std::size_t count = std::min(static_cast<std::size_t>(pieces.groups), chosen.size() - begin);
-      const core::Stopwatch watch;
+      const os::Stopwatch watch;
       const auto piece =
           detail::generate(*generator_, std::span<const data::TokenizedPrompt>(prompts_),
                            std::span(chosen).subspan(begin, count), config_.geometry.num_generations, sampling,
@@ -244,7 +244,7 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
     const auto lock = [&] {
       if (config_.mutex != nullptr) held = std::unique_lock(*config_.mutex);
     };
-    const core::Stopwatch watch;
+    const os::Stopwatch watch;
     Made own{.number = number, .generation = nullptr, .tokens = 0, .about = {}};
     if (inference::source_of(*generator_) == inference::WeightSource::remote) {
       std::shared_ptr<Generation> all;

@@ -29,7 +29,6 @@
 #include <nlohmann/json.hpp>
 
 #include <rlalgo/core/bounded_json.hpp>
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/data/document.hpp>
 #include <rlalgo/distributed/world.hpp>
@@ -39,6 +38,7 @@
 #include <rlalgo/feature/network.hpp>
 #include <rlalgo/feature/pooling.hpp>
 #include <rlalgo/inference/block_generator.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/sampler/batch.hpp>
 #include <rlalgo/sampler/concept.hpp>
 #include <rlalgo/sampler/detail/generation_state.hpp>
@@ -127,10 +127,10 @@ class StridedBlocks {
                           .likelihood = config_.likelihood,
                           .blocks = {}};
       const bool makes = at >= own.begin && at < own.end;
-      core::Stopwatch watch;
+      os::Stopwatch watch;
       draw(row, step, index, makes);
       generating += watch.seconds();
-      const core::Stopwatch reward_watch;
+      const os::Stopwatch reward_watch;
       if (makes) reward(row);
       matching += reward_watch.seconds();
       rows->push_back(std::move(row));

@@ -14,7 +14,7 @@
 #include <mutex>
 #include <string>
 
-#include <rlalgo/core/memory_limit.hpp>
+#include <rlalgo/os/memory_limit.hpp>
 #include <rlalgo/serve/refusal.hpp>
 
 namespace rlalgo::serve {
@@ -57,7 +57,7 @@ class AnswerBudget {
   // 0 bytes: 2 GiB, or a quarter of the memory that the process may have where that is less.
   explicit AnswerBudget(std::uint64_t bytes = 0)
       : state_(std::make_shared<State>(
-            static_cast<double>(bytes != 0 ? bytes : std::min(usual, core::memory_limit() / 4)))) {}
+            static_cast<double>(bytes != 0 ? bytes : std::min(usual, os::memory_limit() / 4)))) {}
 
   [[nodiscard]] double bytes() const noexcept { return state_->most; }
 

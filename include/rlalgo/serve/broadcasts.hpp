@@ -32,10 +32,10 @@
 #include <string>
 #include <vector>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/distributed/nccl_group.hpp>
 #include <rlalgo/distributed/process_group.hpp>
 #include <rlalgo/model/safetensors.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/serve/task_queue.hpp>
 #include <rlalgo/serve/weight_store.hpp>
 
@@ -118,7 +118,7 @@ class Broadcasts {
 
   std::mutex mutex_;  // of what follows
   bool open_ = false;
-  core::Stopwatch touched_;
+  os::Stopwatch touched_;
 
   std::atomic<bool> stopped_ = false;
   TaskQueue thread_;

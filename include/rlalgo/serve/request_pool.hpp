@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/processors.hpp>
+#include <rlalgo/os/processors.hpp>
 #include <rlalgo/serve/fair_queue.hpp>
 #include <rlalgo/serve/refusal.hpp>
 
@@ -28,7 +28,7 @@ class RequestPool {
  public:
   using Job = std::function<void()>;  // must not throw
 
-  explicit RequestPool(std::size_t most_waiting = 4096, int threads = std::clamp(core::usable_processors(), 2, 4))
+  explicit RequestPool(std::size_t most_waiting = 4096, int threads = std::clamp(os::usable_processors(), 2, 4))
       : most_waiting_(most_waiting) {
     for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { loop(); });
   }

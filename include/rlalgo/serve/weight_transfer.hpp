@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/model/safetensors.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/serve/refusal.hpp>
 #include <rlalgo/serve/weight_store.hpp>
 
@@ -91,7 +91,7 @@ class WeightTransfer {
   double patience_;
   bool open_ = false;
   std::string session_;  // of the update under way, or of the last one
-  core::Stopwatch idle_;
+  os::Stopwatch idle_;
   std::map<std::string, tensor::Tensor> staged_;
 };
 

@@ -30,7 +30,7 @@
 // Source: TRL's VLLMClient, axolotl's vllm_worker_ext, vLLM's weight_transfer.
 //
 // Errors: [rlalgo.sync.1] the server has the routes of neither order; [.8] of detail/weight_session.hpp; [.9] a meeting
-// or a broadcast failed; [.10] the broadcast was given up (a core::Interrupted); those of http/json_client.hpp.
+// or a broadcast failed; [.10] the broadcast was given up (a os::Interrupted); those of http/json_client.hpp.
 #pragma once
 
 #include <cstddef>

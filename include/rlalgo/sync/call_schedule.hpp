@@ -9,7 +9,7 @@
 // one that resumed) the later record counts; calls of versions before the first that this process hands over are past.
 //
 // Errors: [rlalgo.sync.5] the record cannot be read; [rlalgo.sync.6] the run does not come to the calls of the record
-// within `patience_seconds`: it has other settings; [rlalgo.sync.7] the record cannot be written; [rlalgo.core.8] a stop was asked for meanwhile.
+// within `patience_seconds`: it has other settings; [rlalgo.sync.7] the record cannot be written; [rlalgo.os.8] a stop was asked for meanwhile.
 #pragma once
 
 #include <fcntl.h>
@@ -35,8 +35,8 @@
 
 #include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/interruption.hpp>
-#include <rlalgo/core/regular_file.hpp>
+#include <rlalgo/os/interruption.hpp>
+#include <rlalgo/os/regular_file.hpp>
 
 namespace rlalgo::sync {
 
@@ -64,7 +64,7 @@ class CallSchedule {
 
   // --- the thread that generates
 
-  // Returns when the next call of `generation` may begin. [rlalgo.core.8] `stop` came first.
+  // Returns when the next call of `generation` may begin. [rlalgo.os.8] `stop` came first.
   void begin(std::uint64_t generation, const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
     call_ = generation_ == generation ? call_ + 1 : 0;
@@ -72,7 +72,7 @@ class CallSchedule {
     const auto found = calls_.find({generation, call_});
     if (found == calls_.end()) return;
     while (version_ < found->second) {
-      if (stop.stop_requested()) core::raise_interrupted("core", 8, {.what = "interrupted while a call was repeated"});
+      if (stop.stop_requested()) os::raise_interrupted("os", 8, {.what = "interrupted while a call was repeated"});
       changed_.wait_for(lock, std::chrono::milliseconds(50));
     }
   }
@@ -109,8 +109,8 @@ class CallSchedule {
       return std::nullopt;
     };
     for (Open call = open(); call; call = open()) {
-      if (core::Interruption::requested())
-        core::raise_interrupted("core", 8, {.what = "interrupted while a hand-over was repeated"});
+      if (os::Interruption::requested())
+        os::raise_interrupted("os", 8, {.what = "interrupted while a hand-over was repeated"});
       if (std::chrono::steady_clock::now() > due)
         core::raise("sync", 6,
                     {.what = "the run does not come to a call of the recorded schedule",
@@ -138,7 +138,7 @@ class CallSchedule {
       core::raise("sync", 5,
                   {.what = "the recorded schedule cannot be read", .found = found, .where = record.string()});
     };
-    const core::FileText file = core::read_regular_file(record, largest_record);
+    const os::FileText file = os::read_regular_file(record, largest_record);
     if (!file.problem.empty()) damaged(file.absent ? "no such file" : file.problem);
     for (std::string_view rest = file.text; !rest.empty();) {
       const std::size_t end = std::min(rest.find('\n'), rest.size());

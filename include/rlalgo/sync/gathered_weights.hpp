@@ -8,7 +8,7 @@
 #include <functional>
 #include <utility>
 
-#include <rlalgo/core/clock.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/sync/concept.hpp>
 
 namespace rlalgo::sync {
@@ -23,7 +23,7 @@ class GatheredWeights {
       : inner_(std::move(inner)), gather_(std::move(gather)), moved_(std::move(moved)) {}
 
   Published publish(std::int64_t version) {
-    const core::Stopwatch watch;
+    const os::Stopwatch watch;
     if (!gather_()) return inner_.publish(version);
     if (moved_) moved_();
     Published out = inner_.publish(version);

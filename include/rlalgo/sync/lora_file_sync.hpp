@@ -14,7 +14,7 @@
 // earlier run.
 //
 // Errors: [rlalgo.sync.2] the server takes adapters on neither path; those of http/json_client.hpp and
-// core/atomic_file.hpp.
+// os/atomic_file.hpp.
 #pragma once
 
 #include <chrono>

@@ -11,8 +11,8 @@
 #include <memory>
 #include <utility>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/inference/weight_snapshots.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/sync/concept.hpp>
 
 namespace rlalgo::sync {
@@ -26,7 +26,7 @@ class SnapshotWeights {
 
   Published publish(std::int64_t version) {
     if (version == *version_) return {.version = version};
-    const core::Stopwatch watch;
+    const os::Stopwatch watch;
     snapshots_->publish(version);
     *version_ = version;
     return {.version = version,

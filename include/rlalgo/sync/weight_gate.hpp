@@ -20,7 +20,7 @@
 // publish a version together, so that the schedule of rank 0 holds for all.
 // Sharded weights cannot be published again while all trainers wait for an asynchronous generation: no rank is free to send its shards.
 // With a CallSchedule the calls of the producer are recorded, or repeated with the versions that they had.
-// Errors: [rlalgo.sync.4] the server loses its weights again and again; [.11] it has lost weights that are sharded; [rlalgo.core.8] a stop was asked for while a server
+// Errors: [rlalgo.sync.4] the server loses its weights again and again; [.11] it has lost weights that are sharded; [rlalgo.os.8] a stop was asked for while a server
 // waited for its weights; those of call_schedule.hpp, generator and policy.
 //
 // Both ends hold the same WeightGate; generator and policy stay their owners'. Every call ends by a deadline of its own or
@@ -42,9 +42,9 @@
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/distributed/world.hpp>
 #include <rlalgo/inference/generator.hpp>
+#include <rlalgo/os/interruption.hpp>
 #include <rlalgo/sync/call_schedule.hpp>
 #include <rlalgo/sync/concept.hpp>
 
@@ -73,7 +73,7 @@ namespace detail {
 
 // A server that went away, or does not know what was begun with it; not one that lets a deadline pass.
 [[nodiscard]] inline bool may_be_restart(const core::Error& e, const WeightGate& gate) {
-  if (e.room() != "http" || core::Interruption::requested()) return false;
+  if (e.room() != "http" || os::Interruption::requested()) return false;
   return e.number() == 2 || (e.number() == 1 && gate.doubt);
 }
 
@@ -125,7 +125,7 @@ class GatedGenerator {
       lock.unlock();
       while (gate_->version < most) {
         if (gate_->stop.stop_requested())
-          core::raise_interrupted("core", 8, {.what = "interrupted while a call waited for its weights"});
+          os::raise_interrupted("os", 8, {.what = "interrupted while a call waited for its weights"});
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
       }
     }
@@ -180,7 +180,7 @@ class GatedGenerator {
     if (std::this_thread::get_id() == gate_->trainer.load()) return gate_->hand_over(gate_->version);
     while (gate_->lost) {
       if (gate_->stop.stop_requested())
-        core::raise_interrupted("core", 8, {.what = "interrupted while a server waited for its weights"});
+        os::raise_interrupted("os", 8, {.what = "interrupted while a server waited for its weights"});
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
   }

@@ -1,12 +1,12 @@
 // One stretch of memory for tensors that are read over and over: the weights of a model.
 //
-// Its pages are of 2 MiB where the kernel grants them (core/memory_stretch.hpp). Decoding reads all weights for every token, and small pages,
+// Its pages are of 2 MiB where the kernel grants them (os/memory_stretch.hpp). Decoding reads all weights for every token, and small pages,
 // above all those of a mapped file, give two thirds to half of the bandwidth of large ones (docs/performance.md).
 //
 // Tensors lie one behind the other in the order of take(), each from a cache line on, filled with zeros. A tensor that dies gives its pages
 // back; the stretch is unmapped with the last one.
 //
-// Errors: [rlalgo.tensor.7] more is taken than was asked for; those of core/memory_stretch.hpp.
+// Errors: [rlalgo.tensor.7] more is taken than was asked for; those of os/memory_stretch.hpp.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
-#include <rlalgo/core/memory_stretch.hpp>
+#include <rlalgo/os/memory_stretch.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::tensor {
@@ -31,7 +31,7 @@ class LargePages {
   [[nodiscard]] Tensor take(at::IntArrayRef shape, at::ScalarType dtype);
 
  private:
-  std::shared_ptr<const core::MemoryStretch> stretch_;
+  std::shared_ptr<const os::MemoryStretch> stretch_;
   std::size_t taken_ = 0;
 };
 

@@ -6,7 +6,7 @@
 // `share_seconds`. The number follows from shapes and never from the clock, so a repeated run repeats its bits.
 //
 // ThreadLimit sets LibTorch's number of threads for operations of the calling thread, OpenMP's and MKL's, and sets it
-// back at its end. It only ever lowers it, and never leaves more threads than processors (core/processors.hpp). Limits
+// back at its end. It only ever lowers it, and never leaves more threads than processors (os/processors.hpp). Limits
 // nest. A thread whose first call of LibTorch falls into the limit of another one begins with that number.
 #pragma once
 

@@ -20,7 +20,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <rlalgo/core/outside.hpp>
+#include <rlalgo/os/outside.hpp>
 #include <rlalgo/text/detail/jinja_engine.hpp>
 #include <rlalgo/text/special_tokens.hpp>
 
@@ -41,7 +41,7 @@ class JinjaTemplate {
 
   // variables: an object, name → value.
   [[nodiscard]] std::string render(const Json& variables, const JinjaOptions& options = {}) const {
-    const std::time_t now = options.now != 0 ? options.now : core::start_time();
+    const std::time_t now = options.now != 0 ? options.now : os::start_time();
     return detail::JinjaEngine<void>::render(*parsed_, variables, options.step_limit, now, name_);
   }
 

@@ -13,12 +13,12 @@
 #include <memory>
 #include <utility>
 
-#include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/loss/entropy_bonus.hpp>
+#include <rlalgo/os/atomic_file.hpp>
+#include <rlalgo/os/regular_file.hpp>
 #include <rlalgo/trainer/companion.hpp>
 
 namespace rlalgo::trainer {
@@ -38,13 +38,13 @@ class EntropyControl final : public Companion {
     const double last = coefficient_->last_entropy();
     const data::Json state = {{"entropy_coef", coefficient_->value()},
                               {"last_world_entropy", std::isfinite(last) ? data::Json(last) : data::Json(nullptr)}};
-    core::write_file(directory / file, state.dump());
+    os::write_file(directory / file, state.dump());
   }
 
   void restore(const std::filesystem::path& directory) override {
     if (!coefficient_->is_adaptive()) return;
     constexpr std::uint64_t most = 4096;  // bytes
-    const data::Json state = core::read_json<data::Json>(core::read_regular_file(directory / file, most).text).value;
+    const data::Json state = core::read_json<data::Json>(os::read_regular_file(directory / file, most).text).value;
     if (!state.is_object() || !state.contains("entropy_coef") || !state["entropy_coef"].is_number() ||
         !state.contains("last_world_entropy"))
       core::raise("trainer", 30,

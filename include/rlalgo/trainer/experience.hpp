@@ -29,18 +29,18 @@
 #include <rlalgo/aggregation/concept.hpp>
 #include <rlalgo/aggregation/none.hpp>
 #include <rlalgo/core/activity.hpp>
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/metrics.hpp>
 #include <rlalgo/distributed/world.hpp>
 #include <rlalgo/loss/concept.hpp>
 #include <rlalgo/model/policy.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/run/samples_log.hpp>
 #include <rlalgo/sampler/batch.hpp>
 #include <rlalgo/sampler/concept.hpp>
+#include <rlalgo/sampler/rollout_sample.hpp>
 #include <rlalgo/sampler/rows.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 #include <rlalgo/trainer/advantages.hpp>
-#include <rlalgo/trainer/rollout_sample.hpp>
 
 namespace rlalgo::trainer {
 
@@ -158,7 +158,7 @@ class ExperienceStage {
 
   // The batch of optimizer step `step`, complete for a loss of type L; `version` is that of the policy's weights.
   [[nodiscard]] Experience<Row> next(S& sampler, std::int64_t step, std::int64_t version, Purpose purpose) const {
-    const core::Stopwatch watch;
+    const os::Stopwatch watch;
     auto batch = sampler.next(step);
     Experience<Row> out;
     out.seconds = std::move(batch.seconds);
@@ -168,7 +168,7 @@ class ExperienceStage {
     out.owners = std::move(batch.owners);
 
     const core::Activity log_probs("scoring");
-    const core::Stopwatch scoring;
+    const os::Stopwatch scoring;
     const sampler::Scorers scorers{*policy_, reference_.get(), config_.temperature, version, config_.corrects_sampling};
     if constexpr (sampler::Rewarded<S>) {
       if (batch.arrive) return stream(std::move(batch), scorers, purpose);
@@ -257,7 +257,7 @@ class ExperienceStage {
   void arrived(Stream& open, std::size_t part, const sampler::Scorers& scorers, Purpose purpose,
                Experience<Row>& out) const {
     const bool last = part + 1 == open.batch.parts.size();
-    const core::Stopwatch scoring;
+    const os::Stopwatch scoring;
     const std::span<const sampler::FreshRows> fresh = std::span(open.batch.fresh).subspan(open.settled);
     settle_fresh(fresh, aggregation_, estimator_, scorers, settling(), open.metrics);
     open.settled = open.batch.fresh.size();
@@ -300,7 +300,7 @@ class ExperienceStage {
     return [rows = std::move(rows), names = std::move(names), decode = std::move(decode)](std::size_t limit) {
       std::vector<run::Sample> samples;
       for (const data::Rollout* row : rows)
-        if (samples.size() < limit) samples.push_back(to_sample(*row, names, decode));
+        if (samples.size() < limit) samples.push_back(sampler::to_sample(*row, names, decode));
       return samples;
     };
   }

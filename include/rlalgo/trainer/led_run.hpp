@@ -8,7 +8,7 @@
 // checkpoint is everybody's. The others wait meanwhile, as long as rank 0 shows that it lives.
 //
 // A step that one rank gives up since a stop was asked for, all give up (World::give_up), before its batch is there: what
-// raises core::Interrupted is the making of a batch, which no rank has until all have made their part. So rank 0 saves what
+// raises os::Interrupted is the making of a batch, which no rank has until all have made their part. So rank 0 saves what
 // was before that step, as one rank does.
 #pragma once
 

@@ -16,13 +16,13 @@
 #include <string>
 #include <vector>
 
-#include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/decode.hpp>
 #include <rlalgo/loss/concept.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/optim/clip.hpp>
+#include <rlalgo/os/atomic_file.hpp>
+#include <rlalgo/os/regular_file.hpp>
 #include <rlalgo/sampler/rows.hpp>
 #include <rlalgo/tensor/masked.hpp>
 
@@ -73,7 +73,7 @@ namespace detail {
 inline std::filesystem::path free_name(const std::filesystem::path& directory, std::int64_t step) {
   const std::string stem = "offending_rows-step-" + std::to_string(step);
   std::filesystem::path path = directory / (stem + ".jsonl");
-  for (int n = 2; core::exists(path); ++n) path = directory / (stem + "-" + std::to_string(n) + ".jsonl");
+  for (int n = 2; os::exists(path); ++n) path = directory / (stem + "-" + std::to_string(n) + ".jsonl");
   return path;
 }
 
@@ -94,7 +94,7 @@ template <sampler::BlamedRows R>
   }
   std::filesystem::create_directories(directory);
   const std::filesystem::path path = detail::free_name(directory, step);
-  core::write_file(path, text);
+  os::write_file(path, text);
   core::raise("trainer", 31,
               {.what = "the " + what + " is not finite",
                .found = rows.empty() ? "no single row of " + std::to_string(examined) + " is the cause"

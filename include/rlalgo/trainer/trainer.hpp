@@ -37,7 +37,6 @@
 #include <rlalgo/aggregation/concept.hpp>
 #include <rlalgo/aggregation/none.hpp>
 #include <rlalgo/core/activity.hpp>
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/distributed/world.hpp>
 #include <rlalgo/loss/concept.hpp>
 #include <rlalgo/model/lent_weights.hpp>
@@ -47,6 +46,7 @@
 #include <rlalgo/optim/adamw.hpp>
 #include <rlalgo/optim/concept.hpp>
 #include <rlalgo/optim/schedule.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/run/loop.hpp>
 #include <rlalgo/run/step.hpp>
 #include <rlalgo/sampler/concept.hpp>
@@ -143,7 +143,7 @@ class Trainer {
     if (!batch.arrive && parts_.on_experience) parts_.on_experience(index + 1, batch);
     if constexpr (sync::hooks_of<Y>().training_begins) parts_.sync.training_begins();
 
-    core::Stopwatch train_watch;
+    os::Stopwatch train_watch;
     loss::Counts counts = global_counts(batch.counts);
     core::Metrics trained;
     result.loss = together(*parts_.world, accumulate(batch, counts, trained), trained, latest_norm_);
@@ -163,7 +163,7 @@ class Trainer {
     result.warnings = std::move(batch.warnings);
 
     const core::Activity updating("updating the weights");
-    core::Stopwatch optimizer_watch;
+    os::Stopwatch optimizer_watch;
     const auto limit = tensor::ThreadLimit::of_updates(mean_elements_);
     latest_norm_ = result.grad_norm = parts_.placement->reduce_gradients(config_.max_grad_norm, factor);
     if (!std::isfinite(result.grad_norm)) blame_together("gradient", batch.own_rows(), counts);
@@ -334,7 +334,7 @@ class Trainer {
       const model::TokenTree tree = Rows::tree(part, L::needs);
       const auto limit = tensor::ThreadLimit::of_products(parts_.policy->product_flops(tree.tokens()));
       if (p + 1 == end) parts_.placement->begin_last();
-      const core::Stopwatch forward;
+      const os::Stopwatch forward;
       const model::Scores scores =
           parts_.policy->score(tree, {.temperature = config_.temperature,
                                       .entropy = true,

@@ -17,13 +17,13 @@
 #include <rlalgo/config/resume_rules.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/config/trackers.hpp>
-#include <rlalgo/core/clock.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/hub_cache.hpp>
 #include <rlalgo/model/adapter_files.hpp>
 #include <rlalgo/model/checkpoint_files.hpp>
 #include <rlalgo/model/decoder.hpp>
 #include <rlalgo/model/hf_config.hpp>
+#include <rlalgo/os/clock.hpp>
+#include <rlalgo/os/regular_file.hpp>
 #include <rlalgo/run/checkpoint.hpp>
 #include <rlalgo/run/resume.hpp>
 
@@ -54,7 +54,7 @@ inline void require_architecture(const std::filesystem::path& weights, const mod
   if (!std::filesystem::exists(weights / "config.json") && model::is_adapter_directory(weights)) {
     const std::string name = model::adapter_base_model(weights);
     described = name;
-    if (!core::is_directory(described) && data::is_hub_id(name))
+    if (!os::is_directory(described) && data::is_hub_id(name))
       described = data::find_in_hub_cache(data::HubKind::models, name).value_or("");
   }
   if (!std::filesystem::exists(described / "config.json")) return;
@@ -139,7 +139,7 @@ void evaluate_weights(Trainer& trainer, const RunConfig& config, const model::De
       read_progress(task.weights, task.record);
     }
   }
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   const core::Metrics metrics = trainer.evaluate();
   task.record = run::evaluation_record(task.record.step, task.record.epoch, metrics, watch.seconds());
 }

@@ -24,14 +24,14 @@
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/config/supported.hpp>
 #include <rlalgo/config/validate.hpp>
-#include <rlalgo/core/clock.hpp>
-#include <rlalgo/core/memory_limit.hpp>
 #include <rlalgo/data/document.hpp>
 #include <rlalgo/inference/local_engine.hpp>
 #include <rlalgo/inference/scheduler_config.hpp>
 #include <rlalgo/model/decoder.hpp>
 #include <rlalgo/model/tree_builder.hpp>
 #include <rlalgo/model/weight_names.hpp>
+#include <rlalgo/os/clock.hpp>
+#include <rlalgo/os/memory_limit.hpp>
 #include <rlalgo/run/loop.hpp>
 #include <rlalgo/tensor/threads.hpp>
 
@@ -220,7 +220,7 @@ inline void add_model(Overview& o, const RunConfig& config, model::Decoder& deco
   o.device = config.device;
   if (device_of(config).is_cpu()) {
     o.device += ", " + std::to_string(tensor::available_threads()) + " threads";
-    o.memory_limit = static_cast<double>(core::memory_limit());
+    o.memory_limit = static_cast<double>(os::memory_limit());
   }
   const model::DecoderConfig& c = decoder.config();
   const double slots = static_cast<double>(std::min<std::int64_t>(
@@ -258,7 +258,7 @@ inline void measure(Overview& o, const RunConfig& config, model::Decoder& decode
   const model::Sequence sequence{prompt, completion};
   const auto pass = [&] { (void)decoder.score(model::build_tree(std::span(&sequence, 1)), {}); };
   pass();
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   pass();
   const double a_token = watch.seconds() / static_cast<double>(length);
   const double rows = static_cast<double>(o.rows_per_step);
@@ -275,7 +275,7 @@ inline void measure(Overview& o, const RunConfig& config, model::Decoder& decode
   const inference::Request request{.prompt = row(std::max<std::int64_t>(2, static_cast<std::int64_t>(mean))),
                                    .count = slots};
   const auto draw = [&](std::int64_t count) {
-    const core::Stopwatch drawing;
+    const os::Stopwatch drawing;
     (void)engine.generate(std::span(&request, 1), {.max_new_tokens = count, .stop_ids = {}}, {.seed = 1});
     return drawing.seconds();
   };

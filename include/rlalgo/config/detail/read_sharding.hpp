@@ -25,7 +25,7 @@
 #include <rlalgo/config/reader.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/home_path.hpp>
+#include <rlalgo/os/home_path.hpp>
 
 namespace rlalgo::config::detail {
 
@@ -227,7 +227,7 @@ class ShardingReader {
       const bool read = reader_.judge("deepspeed", [&] {
         std::string path;
         convert(given, "deepspeed", path);
-        path = core::expand_home(path, given.place.text());
+        path = os::expand_home(path, given.place.text());
         file = load_document(path);
       });
       if (!read) return;

@@ -32,7 +32,7 @@
 #include <rlalgo/config/ranks.hpp>
 #include <rlalgo/config/rollout_function.hpp>
 #include <rlalgo/config/sharding.hpp>
-#include <rlalgo/trainer/rollouts_file.hpp>
+#include <rlalgo/sampler/rollouts_file.hpp>
 
 namespace rlalgo::config::detail {
 
@@ -193,13 +193,13 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
       .world = world,
       .placement = sharding != nullptr ? sharding->placement() : nullptr};
   if (matches_features(config))
-    inputs.on_experience = [file = std::make_shared<trainer::RolloutsFile>(config.output_dir), &config, truths, world](
+    inputs.on_experience = [file = std::make_shared<sampler::RolloutsFile>(config.output_dir), &config, truths, world](
 
                                std::int64_t step, trainer::Experience<data::Rollout>& batch) {
       add_advantage_spread(batch.rows, batch.metrics);
       if (!config.ebft.save_rollouts || world->rank() > 0) return;
       file->write(step,
-                  trainer::rollout_records(step, batch.rows, config.ebft.alignment_coef, config.ebft.diversity_coef,
+                  sampler::rollout_records(step, batch.rows, config.ebft.alignment_coef, config.ebft.diversity_coef,
                                            [&](const data::Rollout& row) { return truths->of(row.columns); }));
     };
   if (plans(overview, config, *model.decoder, reference != nullptr && model.decoder->adapter() == nullptr, task,

@@ -22,11 +22,11 @@
 #include <rlalgo/config/sharding.hpp>
 #include <rlalgo/config/trainer_settings.hpp>
 #include <rlalgo/inference/block_engine.hpp>
+#include <rlalgo/sampler/rollouts_file.hpp>
 #include <rlalgo/strided_ebft.hpp>
 #include <rlalgo/sync/any_sync.hpp>
 #include <rlalgo/sync/gathered_weights.hpp>
 #include <rlalgo/sync/shared_weights.hpp>
-#include <rlalgo/trainer/rollouts_file.hpp>
 
 namespace rlalgo::config::detail {
 
@@ -92,11 +92,11 @@ run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessa
       .world = world,
       .placement = sharding != nullptr ? sharding->placement() : nullptr};
   if (config.ebft.save_rollouts && world->rank() == 0)
-    inputs.on_documents = [file = std::make_shared<trainer::RolloutsFile>(config.output_dir),
+    inputs.on_documents = [file = std::make_shared<sampler::RolloutsFile>(config.output_dir),
                            stride = config.ebft.stride](std::int64_t step,
                                                         const std::vector<sampler::StridedDocument>& shown) {
       std::vector<data::Json> lines;
-      for (const sampler::StridedDocument& row : shown) lines.push_back(trainer::rollout_record(step, row, stride));
+      for (const sampler::StridedDocument& row : shown) lines.push_back(sampler::rollout_record(step, row, stride));
       file->write(step, lines);
     };
   auto trainer = make_trainer<Method>(std::move(settings), std::move(inputs));

@@ -14,19 +14,20 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/digest.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/data/answer_file.hpp>
 #include <rlalgo/data/answer_set.hpp>
+#include <rlalgo/os/atomic_file.hpp>
+#include <rlalgo/os/file_digest.hpp>
 
 namespace rlalgo::data {
 
 RLALGO_INLINE void add_file(core::Digest& digest, const std::filesystem::path& path) {
   digest.add(path.filename().string());
   std::error_code error;
-  if (std::filesystem::is_regular_file(path, error)) digest.add(core::file_digest(path));
+  if (std::filesystem::is_regular_file(path, error)) digest.add(os::file_digest(path));
 }
 
 RLALGO_INLINE std::string identity_of(const AnswerSet& set) {

@@ -19,11 +19,11 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/columnar_plugin.hpp>
 #include <rlalgo/data/columnar_rows.hpp>
 #include <rlalgo/data/detail/input_file.hpp>
 #include <rlalgo/data/json_rows.hpp>
+#include <rlalgo/os/regular_file.hpp>
 
 namespace rlalgo::data {
 
@@ -125,7 +125,7 @@ RLALGO_INLINE std::string columnar_library() { return detail::columnar_plugin(""
 RLALGO_INLINE ColumnarRows::ColumnarRows(const std::filesystem::path& path, const std::vector<std::string>& columns,
                                          std::function<void(const std::string&)> tell)
     : path_(path), name_(std::make_shared<const std::string>(path.string())), tell_(std::move(tell)) {
-  if (const core::RegularFile file(path); !file.problem().empty())
+  if (const os::RegularFile file(path); !file.problem().empty())
     core::raise("data", 2, {.what = "cannot read the dataset file", .found = file.problem(), .where = path.string()});
   plugin_ = &detail::columnar_plugin(path.string());
   std::vector<const char*> names;

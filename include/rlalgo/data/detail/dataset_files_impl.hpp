@@ -14,12 +14,12 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/dataset_files.hpp>
 #include <rlalgo/data/dataset_folder.hpp>
 #include <rlalgo/data/dataset_source.hpp>
 #include <rlalgo/data/detail/input_file.hpp>
 #include <rlalgo/data/hub_cache.hpp>
+#include <rlalgo/os/regular_file.hpp>
 
 namespace rlalgo::data {
 
@@ -58,8 +58,7 @@ RLALGO_INLINE SplitFiles listed_files(const DatasetSource& source, const fs::pat
 RLALGO_INLINE std::string format_named_by(const DatasetSource& source) {
   static constexpr std::array<std::string_view, 11> builders = {
       "json", "csv", "text", "parquet", "arrow", "pandas", "xml", "webdataset", "sql", "imagefolder", "audiofolder"};
-  if (std::find(builders.begin(), builders.end(), source.path) == builders.end() || core::exists(source.path))
-    return {};
+  if (std::find(builders.begin(), builders.end(), source.path) == builders.end() || os::exists(source.path)) return {};
   return source.path;
 }
 
@@ -107,7 +106,7 @@ RLALGO_INLINE SplitFiles files_of(const DatasetSource& source) {
     return listed_files(source, {});
   }
   fs::path root = source.path;
-  if (!core::exists(root)) {
+  if (!os::exists(root)) {
     if (!format_named_by(source).empty()) return files_of_format(source);
     if (is_pattern(source.path)) return files_of_pattern(source);
     const auto cached = find_in_hub_cache(HubKind::datasets, source.path, source.revision);
@@ -124,7 +123,7 @@ RLALGO_INLINE SplitFiles files_of(const DatasetSource& source) {
     }
     root = *cached;
   }
-  if (core::is_directory(root))
+  if (os::is_directory(root))
     return source.has_data_files() ? listed_files(source, root) : files_of_folder(root, source);
   if (source.has_data_files())
     core::raise("data", 1,

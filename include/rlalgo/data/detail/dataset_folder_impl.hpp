@@ -18,9 +18,9 @@
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/nearest.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/dataset_folder.hpp>
 #include <rlalgo/data/dataset_source.hpp>
+#include <rlalgo/os/regular_file.hpp>
 
 namespace rlalgo::data {
 
@@ -38,7 +38,7 @@ using CardJson = nlohmann::ordered_json;
 // The object that the file holds.
 inline CardJson read_state(const fs::path& file) {
   constexpr std::uint64_t longest = std::uint64_t{64} << 20;  // bytes; a line for each shard
-  const auto read = core::read_regular_file(file, longest);
+  const auto read = os::read_regular_file(file, longest);
   if (!read.problem.empty()) raise_card("a file that save_to_disk wrote cannot be read", read.problem, file);
   auto [value, problem] = core::read_json<CardJson>(read.text);
   if (!problem.text.empty() || !value.is_object())
@@ -61,7 +61,7 @@ inline std::vector<fs::path> saved_shards(const fs::path& folder, const CardJson
     if (name == item.end() || !name->is_string())
       raise_card("the state of a saved dataset names no file", item.dump(), file, "{\"filename\": …}");
     const fs::path shard = folder / fs::path(name->get<std::string>()).filename();
-    if (!core::exists(shard)) raise_card("a file of the saved dataset is missing", shard.filename().string(), file);
+    if (!os::exists(shard)) raise_card("a file of the saved dataset is missing", shard.filename().string(), file);
     out.push_back(shard);
   }
   if (out.empty()) raise_card("the saved dataset has no files", "an empty list _data_files", file);
@@ -70,7 +70,7 @@ inline std::vector<fs::path> saved_shards(const fs::path& folder, const CardJson
 
 inline SplitFiles saved_files(const fs::path& folder) {
   SplitFiles out;
-  if (core::exists(folder / "dataset_dict.json")) {
+  if (os::exists(folder / "dataset_dict.json")) {
     const fs::path file = folder / "dataset_dict.json";
     const CardJson dictionary = read_state(file);
     const auto splits = dictionary.find("splits");
@@ -94,8 +94,8 @@ inline SplitFiles saved_files(const fs::path& folder) {
 
 // A folder of data may have a state.json of its own; that of a dataset lists files.
 inline bool is_saved(const fs::path& folder) {
-  if (core::is_regular_file(folder / "dataset_dict.json")) return true;
-  if (!core::is_regular_file(folder / "state.json")) return false;
+  if (os::is_regular_file(folder / "dataset_dict.json")) return true;
+  if (!os::is_regular_file(folder / "state.json")) return false;
   return read_state(folder / "state.json").contains("_data_files");
 }
 
@@ -127,8 +127,8 @@ inline CardJson card_configs(const fs::path& folder, const DatasetSource& source
   CardJson out;
   for (const char* name : {"README.md", ".huggingface.yaml"}) {
     const fs::path file = folder / name;
-    if (!core::is_regular_file(file)) continue;
-    const auto read = core::read_regular_file(file, longest);
+    if (!os::is_regular_file(file)) continue;
+    const auto read = os::read_regular_file(file, longest);
     if (!read.problem.empty()) raise_card("the dataset's card cannot be read", read.problem, file);
     const std::string yaml = file.extension() == ".md" ? front_matter(read.text) : read.text;
     if (yaml.find("configs") == std::string::npos) continue;
@@ -161,11 +161,11 @@ inline std::vector<fs::path> card_files(const std::vector<std::string>& patterns
         fs::path(pattern).lexically_normal().string().starts_with(".."))
       raise_card("the dataset's card names files elsewhere", pattern, folder / "README.md", "files of its folder");
     std::vector<fs::path> found;
-    if (core::is_regular_file(folder / pattern))
+    if (os::is_regular_file(folder / pattern))
       found = {folder / pattern};
     else
       for (const fs::path& file : expand_pattern((folder / pattern).string()))
-        if (core::is_regular_file(file) && !format_of(file, "", false).empty()) found.push_back(file);
+        if (os::is_regular_file(file) && !format_of(file, "", false).empty()) found.push_back(file);
     if (found.empty())
       core::raise("data", 1,
                   {.what = "files of the dataset's configuration are not there",
@@ -383,7 +383,7 @@ RLALGO_INLINE detail::SplitFiles files_of_folder(const std::filesystem::path& fo
   const nlohmann::ordered_json configs = detail::card_configs(folder, source);
   if (!configs.is_null()) return detail::configured_files(configs, folder, source);
   if (source.name.empty() || source.name == "default") return detail::discover(folder, source);
-  if (!core::is_directory(folder / source.name))
+  if (!os::is_directory(folder / source.name))
     core::raise("data", 43,
                 {.what = "the dataset has no configuration of that name",
                  .found = source.name,
@@ -395,7 +395,7 @@ RLALGO_INLINE detail::SplitFiles files_of_folder(const std::filesystem::path& fo
 
 RLALGO_INLINE std::vector<std::string> columns_shown(const std::filesystem::path& file) {
   const std::filesystem::path state_file = file.parent_path() / "state.json";
-  if (!core::is_regular_file(state_file)) return {};
+  if (!os::is_regular_file(state_file)) return {};
   const nlohmann::ordered_json state = detail::read_state(state_file);
   const auto columns = state.find("_format_columns");
   if (columns == state.end() || !columns->is_array()) return {};

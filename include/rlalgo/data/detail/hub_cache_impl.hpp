@@ -12,8 +12,8 @@
 #include <vector>
 
 #include <rlalgo/core/compiled.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/hub_cache.hpp>
+#include <rlalgo/os/regular_file.hpp>
 
 namespace rlalgo::data {
 
@@ -57,7 +57,7 @@ RLALGO_INLINE std::optional<std::filesystem::path> find_in_hub_cache(HubKind kin
   };
   constexpr std::uint64_t longest_ref = 4096;  // bytes; it holds the 40 digits of a commit
   const std::string wanted = revision.empty() ? "main" : revision;
-  if (std::string commit = core::read_regular_file(repository / "refs" / wanted, longest_ref).text; !commit.empty()) {
+  if (std::string commit = os::read_regular_file(repository / "refs" / wanted, longest_ref).text; !commit.empty()) {
     commit.erase(std::min(commit.find_first_of(" \t\r\n"), commit.size()));
     if (auto found = snapshot(commit)) return found;
   }

@@ -16,22 +16,22 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/compiled.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/id_arena.hpp>
 #include <rlalgo/data/rollout.hpp>
+#include <rlalgo/os/atomic_file.hpp>
+#include <rlalgo/os/regular_file.hpp>
 
 namespace rlalgo::data {
 
 RLALGO_INLINE std::shared_ptr<MappedFile> MappedFile::open(const std::filesystem::path& path) {
-  const core::RegularFile file(path);
+  const os::RegularFile file(path);
   if (!file.problem().empty()) return nullptr;
   auto out = std::shared_ptr<MappedFile>(new MappedFile());
   const std::size_t size = file.size();
   if (size == 0) return out;
   void* map = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.descriptor(), 0);
-  if (map == MAP_FAILED) core::raise_file_error("cannot map the file", path, errno);
+  if (map == MAP_FAILED) os::raise_file_error("cannot map the file", path, errno);
   out->bytes_ = {static_cast<const char*>(map), size};
   return out;
 }

@@ -21,8 +21,8 @@
 #include <utility>
 
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/detail/zstd_stream.hpp>
+#include <rlalgo/os/regular_file.hpp>
 
 namespace rlalgo::data {
 
@@ -63,7 +63,7 @@ class InputFile {
  public:
   explicit InputFile(std::filesystem::path path, const InputLimits& limits = {})
       : path_(std::move(path)), limits_(limits), buffer_(std::size_t{1} << 18, '\0') {
-    core::RegularFile file(path_);
+    os::RegularFile file(path_);
     if (!file.problem().empty()) fail(file.problem());
     file_.reset(::gzdopen(file.descriptor(), "rb"));
     if (!file_) fail(std::strerror(ENOMEM));

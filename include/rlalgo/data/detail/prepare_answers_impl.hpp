@@ -17,14 +17,14 @@
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/digest.hpp>
 #include <rlalgo/core/located.hpp>
-#include <rlalgo/core/processors.hpp>
-#include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/data/answer_set.hpp>
 #include <rlalgo/data/json_rows.hpp>
 #include <rlalgo/data/preference_tokens.hpp>
 #include <rlalgo/data/prepare_answers.hpp>
 #include <rlalgo/data/split.hpp>
 #include <rlalgo/data/transform.hpp>
+#include <rlalgo/os/processors.hpp>
+#include <rlalgo/os/thread_pool.hpp>
 
 namespace rlalgo::data {
 
@@ -41,7 +41,7 @@ RLALGO_INLINE AnswerMaker::AnswerMaker(const PrepareConfig& config, const RowTra
       transform_(transform),
       tokenizer_(config.tokens, tools),
       unit_(config.tokens.family == PreferenceFamily::unpaired ? 1 : 2),
-      pool_(config.threads > 0 ? config.threads : core::usable_processors()) {}
+      pool_(config.threads > 0 ? config.threads : os::usable_processors()) {}
 
 RLALGO_INLINE void AnswerMaker::add(std::vector<Record>& records, AnswerSet& out, PreparedRows& done) {
   const std::size_t count = (records.size() + piece_rows - 1) / piece_rows;

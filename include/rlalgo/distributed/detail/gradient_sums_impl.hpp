@@ -11,9 +11,9 @@
 
 #include <c10/core/GradMode.h>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/distributed/gradient_sums.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
 namespace rlalgo::distributed {
@@ -101,7 +101,7 @@ RLALGO_INLINE std::vector<Tensor> GradientSums::finish() {
   last_ = final_ = false;
   if (begun_ > 0 && team_->order() != order_) forget();  // of a step that was given up
   while (begun_ < buckets_.size()) launch(buckets_[begun_]);
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   for (Bucket& bucket : buckets_) bucket.pending.wait();
   waited_ += watch.seconds();
   begun_ = 0;

@@ -13,12 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/distributed/detail/group_failure.hpp>
 #include <rlalgo/distributed/detail/nccl_rank.hpp>
 #include <rlalgo/distributed/detail/peers.hpp>
 #include <rlalgo/distributed/process_group.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -29,7 +29,7 @@ class NcclPeers final : public Peers {
   NcclPeers(const Store& store, const std::string& name, std::shared_ptr<const NcclLibrary> library, int device,
             int rank, int size, double seconds)
       : own_(std::move(library), rank, size, device) {
-    const core::Stopwatch watch;
+    const os::Stopwatch watch;
     own_.open_stream();
     const std::string key = name + "nccl id";
     if (rank == 0) store.set(key, own_.new_id());

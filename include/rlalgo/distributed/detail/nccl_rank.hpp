@@ -20,10 +20,10 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/distributed/detail/group_failure.hpp>
 #include <rlalgo/distributed/nccl_library.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/tensor/streams.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -146,7 +146,7 @@ class NcclRank {
   // Until NCCL and the stream are done. `joining`: a communicator that does not block begins in the background, and only here tells what
   // it refuses (two ranks on one GPU, say).
   void wait(const char* operation, double seconds, bool joining = false) {
-    const core::Stopwatch waited;
+    const os::Stopwatch waited;
     auto pause = std::chrono::microseconds(20);
     bool refused = false;
     for (std::string why;;) {
@@ -206,7 +206,7 @@ class NcclRank {
 
   // Until the network has what was sent, which may be later than the end of the operation; false: it will not.
   static bool flush(const abi::Nccl& nccl, abi::Communicator communicator) {
-    const core::Stopwatch waited;
+    const os::Stopwatch waited;
     int state = nccl.finalize(communicator);
     while (state == abi::in_progress && waited.seconds() < 3.0) {
       std::this_thread::sleep_for(std::chrono::microseconds(100));

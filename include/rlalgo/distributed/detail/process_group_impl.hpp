@@ -20,12 +20,12 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/distributed/detail/peers.hpp>
 #include <rlalgo/distributed/detail/within.hpp>
 #include <rlalgo/distributed/process_group.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
 #if __has_include(<gloo/transport/device.h>) && __has_include(<torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>)
@@ -320,7 +320,7 @@ RLALGO_INLINE Store Store::connect(const std::string& host, std::uint16_t port, 
 RLALGO_INLINE std::uint16_t Store::port() const { return held_->port; }
 
 RLALGO_INLINE void Store::wait_for_peer(double seconds, const std::function<bool()>& stopped) const {
-  const core::Stopwatch waited;
+  const os::Stopwatch waited;
   while (held_->store->getNumKeys() == 0) {
     if (waited.seconds() >= seconds || stopped())
       core::raise("distributed", 3,

@@ -16,10 +16,10 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/distributed/detail/peers.hpp>
 #include <rlalgo/distributed/process_group.hpp>
 #include <rlalgo/distributed/team.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/tensor/streams.hpp>
 
 namespace rlalgo::distributed::detail {
@@ -98,7 +98,7 @@ class TeamThread {
       const std::shared_ptr<Task> task = std::move(state.tasks.front());
       state.tasks.pop_front();
       lock.unlock();
-      const core::Stopwatch watch;
+      const os::Stopwatch watch;
       if (broken == nullptr) {
         try {
           task->work(*state.peers);

@@ -24,10 +24,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/distributed/detail/nccl_peers.hpp>
 #include <rlalgo/distributed/detail/process_team.hpp>
 #include <rlalgo/distributed/nccl_library.hpp>
@@ -35,6 +33,8 @@
 #include <rlalgo/distributed/process_world.hpp>
 #include <rlalgo/distributed/team.hpp>
 #include <rlalgo/distributed/world.hpp>
+#include <rlalgo/os/clock.hpp>
+#include <rlalgo/os/interruption.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
 namespace rlalgo::distributed {
@@ -268,25 +268,25 @@ class ProcessWorld final : public World {
   void wait(const std::string& key, int from, const std::string& operation) {
     using namespace std::chrono_literals;
     auto pause = std::chrono::microseconds(50);
-    core::Stopwatch looked;
+    os::Stopwatch looked;
     expect(from);
     while (!store_.has(key)) {
       std::this_thread::sleep_for(pause);
       pause = std::min<std::chrono::microseconds>(2 * pause, 1ms);
       if (looked.seconds() < 0.05) continue;
-      looked = core::Stopwatch();
+      looked = os::Stopwatch();
       raise_if_over(operation);
       if (tick_) tick_();
       raise_if_silent(from, operation);
     }
   }
 
-  void expect(int from) { seen_[static_cast<std::size_t>(from)].since = core::Stopwatch(); }
+  void expect(int from) { seen_[static_cast<std::size_t>(from)].since = os::Stopwatch(); }
   void raise_if_silent(int from, const std::string& operation) {
     Seen& seen = seen_[static_cast<std::size_t>(from)];
     if (std::string now = store_.has(beat_key(from)) ? store_.get(beat_key(from)) : ""; now != seen.beat) {
       seen.beat = std::move(now);
-      seen.since = core::Stopwatch();
+      seen.since = os::Stopwatch();
     }
     if (seen.since.seconds() < seconds_) return;
     core::raise("distributed", 6,
@@ -299,8 +299,8 @@ class ProcessWorld final : public World {
   void raise_if_over(const std::string& operation) const {
     raise_if_failed(operation);
     if (!store_.has(given_up_key())) return;
-    core::Interruption::request(std::stoi(store_.get(given_up_key())));
-    core::raise_interrupted("core", 8, {.what = "another rank has given up", .where = where(operation)});
+    os::Interruption::request(std::stoi(store_.get(given_up_key())));
+    os::raise_interrupted("os", 8, {.what = "another rank has given up", .where = where(operation)});
   }
 
   void raise_if_failed(const std::string& operation) const {
@@ -313,7 +313,7 @@ class ProcessWorld final : public World {
 
   // The end of a rank is known to who started it a moment after its connections broke.
   [[noreturn]] void raise_broken(const std::string& operation, const std::exception& error) const {
-    for (const core::Stopwatch waited; waited.seconds() < 1.0;) {
+    for (const os::Stopwatch waited; waited.seconds() < 1.0;) {
       raise_if_over(operation);
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
@@ -363,7 +363,7 @@ class ProcessWorld final : public World {
     store_.set(end_key(place_.rank), "");
     if (place_.hosted || place_.rank != 0) return;
     const double patience = failed_ ? farewell_seconds : seconds_;
-    for (const core::Stopwatch waited; waited.seconds() < patience;) {
+    for (const os::Stopwatch waited; waited.seconds() < patience;) {
       bool all = true;
       for (int r = 1; r < place_.size; ++r) all = all && store_.has(end_key(r));
       if (all) return;
@@ -373,7 +373,7 @@ class ProcessWorld final : public World {
 
   struct Seen {
     std::string beat;
-    core::Stopwatch since;
+    os::Stopwatch since;
   };
 
   Place place_;

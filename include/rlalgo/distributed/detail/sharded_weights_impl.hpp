@@ -14,12 +14,12 @@
 
 #include <c10/core/GradMode.h>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/distributed/detail/decoder_tensors.hpp>
 #include <rlalgo/distributed/sharded_weights.hpp>
 #include <rlalgo/model/weight_names.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
 namespace rlalgo::distributed {
@@ -120,7 +120,7 @@ RLALGO_INLINE void ShardedWeights::gather(Group& group) {
 RLALGO_INLINE void ShardedWeights::arrive(Group& group) {
   gather(group);
   if (group.whole) return;
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   for (Held& held : group.held) held.gathering.wait();
   waited_ += watch.seconds();
   for (Held& held : group.held) held.unit.place(std::exchange(held.coming, Tensor()));
@@ -155,7 +155,7 @@ RLALGO_INLINE void ShardedWeights::add_scattered(Group& group) {
   const c10::NoGradGuard no_grad;
   for (Held& held : group.held) {
     if (!held.unit.trained()) continue;
-    const core::Stopwatch watch;
+    const os::Stopwatch watch;
     held.scattering.wait();
     waited_ += watch.seconds();
     if (!held.gradient.defined()) held.gradient = detail::no_gradient(held.unit);

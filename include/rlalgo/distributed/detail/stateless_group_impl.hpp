@@ -18,7 +18,6 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/distributed/detail/group_failure.hpp>
@@ -26,6 +25,7 @@
 #include <rlalgo/distributed/pickle.hpp>
 #include <rlalgo/distributed/process_group.hpp>
 #include <rlalgo/distributed/stateless_group.hpp>
+#include <rlalgo/os/clock.hpp>
 
 namespace rlalgo::distributed {
 
@@ -52,9 +52,9 @@ struct StatelessGroup::State {
 
   const Store store;
   const int rank, size;
-  std::int64_t told = 0;                                     // objects of this rank
-  std::vector<std::int64_t> seen;                            // of each other one
-  std::deque<std::pair<std::string, core::Stopwatch>> mine;  // values to be removed
+  std::int64_t told = 0;                                   // objects of this rank
+  std::vector<std::int64_t> seen;                          // of each other one
+  std::deque<std::pair<std::string, os::Stopwatch>> mine;  // values to be removed
   std::atomic<bool> stopped = false;
 
   static std::string key(int source, std::int64_t i) {
@@ -67,12 +67,12 @@ struct StatelessGroup::State {
       store.erase(mine.front().first);
       mine.pop_front();
     }
-    mine.emplace_back(key(rank, told), core::Stopwatch());
+    mine.emplace_back(key(rank, told), os::Stopwatch());
     store.set(key(rank, told++), pickle);
   }
 
   // Until `there` says so.
-  void wait(const std::string& what, const std::string& found, double seconds, const core::Stopwatch& since,
+  void wait(const std::string& what, const std::string& found, double seconds, const os::Stopwatch& since,
             const std::function<bool()>& there) const {
     auto pause = std::chrono::microseconds(100);
     while (!there()) {
@@ -83,7 +83,7 @@ struct StatelessGroup::State {
     }
   }
 
-  std::string hear(int source, const std::string& what, double seconds, const core::Stopwatch& since) {
+  std::string hear(int source, const std::string& what, double seconds, const os::Stopwatch& since) {
     const std::string name = key(source, seen_of(source));
     wait(what, "nothing from rank " + std::to_string(source), seconds, since, [&] { return store.has(name); });
     ++seen_of(source);
@@ -91,7 +91,7 @@ struct StatelessGroup::State {
   }
 
   std::string broadcast(const std::string& pickle, int source, double seconds) {
-    const core::Stopwatch since;
+    const os::Stopwatch since;
     if (source != rank) return hear(source, "broadcast of an object", seconds, since);
     tell(pickle);
     return pickle;
@@ -99,14 +99,14 @@ struct StatelessGroup::State {
 
   // Of all ranks; `also(r)` says that rank r has come in another way.
   void wait_for_all(const std::string& prefix, double seconds, const std::function<bool(int)>& also) const {
-    const core::Stopwatch since;
+    const os::Stopwatch since;
     for (int other = 0; other < size; ++other)
       wait("barrier", "rank " + std::to_string(other) + " did not come", seconds, since,
            [&] { return store.has(prefix + std::to_string(other)) || also(other); });
   }
 
   void barrier(double seconds) {
-    const core::Stopwatch since;
+    const os::Stopwatch since;
     std::string id = "barrier_" + detail::random_uuid();
     if (rank == 0) {
       tell(pickled_text(id));
@@ -136,7 +136,7 @@ struct StatelessGroup::State {
   }
 
   // Rank 0's None has been heard.
-  void older_barrier(double seconds, const core::Stopwatch& since) {
+  void older_barrier(double seconds, const os::Stopwatch& since) {
     for (int other = 1; other < size; ++other) {
       if (other == rank)
         tell(pickled_none());

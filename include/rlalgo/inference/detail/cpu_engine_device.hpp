@@ -6,7 +6,6 @@
 #include <optional>
 #include <utility>
 
-#include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/inference/cache_element.hpp>
 #include <rlalgo/inference/detail/decoder_forward.hpp>
 #include <rlalgo/inference/detail/decoder_view.hpp>
@@ -17,12 +16,13 @@
 #include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/weights.hpp>
+#include <rlalgo/os/thread_pool.hpp>
 
 namespace rlalgo::inference::detail {
 
 class CpuEngineDevice final : public EngineDevice {
  public:
-  CpuEngineDevice(const model::DecoderConfig& decoder, const EngineConfig& engine, core::ThreadPool& pool,
+  CpuEngineDevice(const model::DecoderConfig& decoder, const EngineConfig& engine, os::ThreadPool& pool,
                   std::int64_t max_rows)
       : decoder_(decoder),
         pool_(pool),
@@ -56,7 +56,7 @@ class CpuEngineDevice final : public EngineDevice {
 
  private:
   const model::DecoderConfig& decoder_;
-  core::ThreadPool& pool_;
+  os::ThreadPool& pool_;
   PackedWeights packed_;
   PackedWeights::Held held_;                    // of the view made last, for the next one of the same values
   std::optional<std::uint64_t> held_contents_;  // their number, where they have one

@@ -15,7 +15,6 @@
 #include <rlalgo/core/activity.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/decoder_engine.hpp>
 #include <rlalgo/inference/detail/check_request.hpp>
@@ -28,6 +27,7 @@
 #include <rlalgo/inference/scheduler.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/weights.hpp>
+#include <rlalgo/os/thread_pool.hpp>
 #include <rlalgo/tensor/threads.hpp>
 
 namespace rlalgo::inference {

@@ -10,7 +10,6 @@
 #include <span>
 #include <vector>
 
-#include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/detail/activations.hpp>
 #include <rlalgo/inference/detail/best_kernels.hpp>
@@ -28,6 +27,7 @@
 #include <rlalgo/inference/forward.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/model/decoder_config.hpp>
+#include <rlalgo/os/thread_pool.hpp>
 
 namespace rlalgo::inference::detail {
 
@@ -40,8 +40,8 @@ struct DecoderWeightsView final : Forward::Weights {
 
 class DecoderForward final : public Forward {
  public:
-  DecoderForward(const model::DecoderConfig& config, const KvCache& cache, core::ThreadPool& pool,
-                 std::int64_t max_rows, std::int64_t max_logits)
+  DecoderForward(const model::DecoderConfig& config, const KvCache& cache, os::ThreadPool& pool, std::int64_t max_rows,
+                 std::int64_t max_logits)
       : config_(config),
         cache_(cache),
         phases_(pool),

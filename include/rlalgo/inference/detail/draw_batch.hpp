@@ -8,18 +8,18 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/inference/detail/answer.hpp>
 #include <rlalgo/inference/detail/scheduled.hpp>
 #include <rlalgo/inference/forward.hpp>
 #include <rlalgo/inference/sampling.hpp>
+#include <rlalgo/os/thread_pool.hpp>
 
 namespace rlalgo::inference::detail {
 
 class DrawBatch {
  public:
   // `width`: rows of logits at a time.
-  DrawBatch(Forward& forward, core::ThreadPool& pool, std::int64_t vocab_size, std::int64_t width)
+  DrawBatch(Forward& forward, os::ThreadPool& pool, std::int64_t vocab_size, std::int64_t width)
       : forward_(forward),
         pool_(pool),
         vocab_size_(vocab_size),
@@ -67,7 +67,7 @@ class DrawBatch {
 
  private:
   Forward& forward_;
-  core::ThreadPool& pool_;
+  os::ThreadPool& pool_;
   std::int64_t vocab_size_;
   std::size_t width_, count_ = 0;
   std::vector<Draw> draws_;  // the first count_ are in use

@@ -10,13 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/memory_stretch.hpp>
-#include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/inference/detail/best_kernels.hpp>
 #include <rlalgo/inference/detail/decoder_view.hpp>
 #include <rlalgo/inference/detail/int8_matrix.hpp>
 #include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/quantization.hpp>
+#include <rlalgo/os/memory_stretch.hpp>
+#include <rlalgo/os/thread_pool.hpp>
 
 namespace rlalgo::inference::detail {
 
@@ -31,7 +31,7 @@ class PackedWeights {
 
   // For every product of `view` that is to have one: what a living view of the same tensor has, else made here. Tensors of living views
   // do not change.
-  [[nodiscard]] Held pack(DecoderView& view, core::ThreadPool& pool) {
+  [[nodiscard]] Held pack(DecoderView& view, os::ThreadPool& pool) {
     std::erase_if(known_, [](const auto& one) { return one.second.expired(); });
     view.int8 = int8_;
     if (int8_)
@@ -52,7 +52,7 @@ class PackedWeights {
     }
     if (missing.empty()) return held;
     // What views hold is this, and it dies with the last of them: the room itself outlives it.
-    const auto copies = std::make_shared<std::shared_ptr<core::MemoryStretch>>(room_for(bytes));
+    const auto copies = std::make_shared<std::shared_ptr<os::MemoryStretch>>(room_for(bytes));
     std::byte* next = (*copies)->begin();
     std::vector<Part> parts;
     for (Matrix* matrix : missing) {
@@ -106,16 +106,16 @@ class PackedWeights {
   }
 
   // The memory that copies had last where they are gone: new memory is cleared by the system, which takes as long as packing does.
-  [[nodiscard]] std::shared_ptr<core::MemoryStretch> room_for(std::size_t bytes) {
+  [[nodiscard]] std::shared_ptr<os::MemoryStretch> room_for(std::size_t bytes) {
     if (room_ == nullptr || room_.use_count() > 1 || room_->size() < bytes || room_->size() / 2 > bytes)
-      room_ = std::make_shared<core::MemoryStretch>(bytes);
+      room_ = std::make_shared<os::MemoryStretch>(bytes);
     return room_;
   }
 
   const Kernels& kernels_ = best_kernels();
   bool int8_, blocks_;
   std::map<const void*, std::weak_ptr<const std::byte>> known_;  // by where the tensor lies
-  std::shared_ptr<core::MemoryStretch> room_;
+  std::shared_ptr<os::MemoryStretch> room_;
 };
 
 }  // namespace rlalgo::inference::detail

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include <rlalgo/core/compiled.hpp>
-#include <rlalgo/core/memory_stretch.hpp>
 #include <rlalgo/inference/page_memory.hpp>
+#include <rlalgo/os/memory_stretch.hpp>
 
 namespace rlalgo::inference {
 
@@ -31,7 +31,7 @@ class HostPages final : public PageMemory {
 
   void free(std::byte* page, std::size_t bytes) noexcept override {
     if (bytes < least) return ::operator delete(page, line);
-    core::release_pages(page, bytes);
+    os::release_pages(page, bytes);
     const std::lock_guard lock(mutex_);
     places_[bytes].push_back(page);  // there is room: it was here before
   }
@@ -54,7 +54,7 @@ class HostPages final : public PageMemory {
   }
 
   std::mutex mutex_;
-  std::vector<core::MemoryStretch> stretches_;
+  std::vector<os::MemoryStretch> stretches_;
   std::map<std::size_t, std::vector<std::byte*>> places_;  // free ones, by bytes of a page
   std::map<std::size_t, std::size_t> totals_;              // all that there are
 };

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <rlalgo/core/thread_pool.hpp>
+#include <rlalgo/os/thread_pool.hpp>
 
 namespace rlalgo::inference::detail {
 
@@ -30,7 +30,7 @@ struct PhaseWork {
 
 class Phases {
  public:
-  explicit Phases(core::ThreadPool& pool) : pool_(pool), parts_(static_cast<std::size_t>(pool.threads())) {}
+  explicit Phases(os::ThreadPool& pool) : pool_(pool), parts_(static_cast<std::size_t>(pool.threads())) {}
 
   // From how many rows of a thread on rows are divided, as Kernels has it for the weights of the pass; 0: never.
   void divide_rows_from(std::int64_t rows) { least_ = rows; }
@@ -89,7 +89,7 @@ class Phases {
     PhaseRows rows;
   };
 
-  core::ThreadPool& pool_;
+  os::ThreadPool& pool_;
   std::vector<Part> parts_;
   std::int64_t least_ = 0;
 };

@@ -15,7 +15,6 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/inference/detail/append_token.hpp>
 #include <rlalgo/inference/detail/check_request.hpp>
 #include <rlalgo/inference/detail/draw_batch.hpp>
@@ -29,11 +28,12 @@
 #include <rlalgo/inference/scheduler.hpp>
 #include <rlalgo/inference/scheduler_config.hpp>
 #include <rlalgo/model/decoder_config.hpp>
+#include <rlalgo/os/thread_pool.hpp>
 
 namespace rlalgo::inference {
 
 RLALGO_INLINE Scheduler::Scheduler(const model::DecoderConfig& decoder, Forward& forward, KvCache& cache,
-                                   core::ThreadPool& pool, SchedulerConfig config, TextStreams text)
+                                   os::ThreadPool& pool, SchedulerConfig config, TextStreams text)
     : decoder_(decoder),
       config_(detail::checked(std::move(config), forward)),
       text_(std::move(text)),

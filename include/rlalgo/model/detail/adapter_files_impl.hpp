@@ -14,10 +14,8 @@
 
 #include <c10/core/GradMode.h>
 
-#include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/model/adapter_files.hpp>
 #include <rlalgo/model/checkpoint_names.hpp>
 #include <rlalgo/model/decoder.hpp>
@@ -26,12 +24,14 @@
 #include <rlalgo/model/lora.hpp>
 #include <rlalgo/model/lora_config.hpp>
 #include <rlalgo/model/safetensors.hpp>
+#include <rlalgo/os/atomic_file.hpp>
+#include <rlalgo/os/regular_file.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
 namespace rlalgo::model {
 
 RLALGO_INLINE bool is_adapter_directory(const std::filesystem::path& directory) {
-  return core::exists(directory / adapter_config_file);
+  return os::exists(directory / adapter_config_file);
 }
 
 RLALGO_INLINE Json adapter_config_json(const LoraConfig& c, const std::string& base_model) {
@@ -203,7 +203,7 @@ RLALGO_INLINE LoraConfig parse_adapter_config(const Json& json, const std::strin
 
 RLALGO_INLINE LoraConfig read_adapter_config(const std::filesystem::path& directory) {
   const auto path = directory / adapter_config_file;
-  if (!core::exists(path))
+  if (!os::exists(path))
     core::raise("model", 28,
                 {.what = "there is no adapter in the directory",
                  .found = std::string("no ") + adapter_config_file,
@@ -231,7 +231,7 @@ namespace detail {
 
 inline std::filesystem::path adapter_weights_path(const std::filesystem::path& directory) {
   const auto path = directory / adapter_weights_file;
-  if (!core::exists(path) && core::exists(directory / "adapter_model.bin"))
+  if (!os::exists(path) && os::exists(directory / "adapter_model.bin"))
     core::raise("model", 28,
                 {.what = "the adapter's weights are a Python pickle, which is not read",
                  .found = "adapter_model.bin",
@@ -266,11 +266,11 @@ RLALGO_INLINE void save_adapter(const Decoder& decoder, const std::filesystem::p
   if (decoder.adapter() == nullptr) core::raise("model", 28, {.what = "the model has no adapter to save"});
   std::error_code error;
   std::filesystem::create_directories(directory, error);
-  if (error) core::raise_file_error("cannot create the directory", directory, error.value());
+  if (error) os::raise_file_error("cannot create the directory", directory, error.value());
   PendingTensors tensors;
   for (const auto& [name, value] : adapter_tensors(decoder)) tensors.push_back(pending(decoder, name, value));
   write_pending_safetensors(directory / adapter_weights_file, std::move(tensors));
-  core::write_file(directory / adapter_config_file, adapter_config_json(decoder.adapter()->config, base_model).dump(2));
+  os::write_file(directory / adapter_config_file, adapter_config_json(decoder.adapter()->config, base_model).dump(2));
 }
 
 namespace detail {

@@ -12,15 +12,15 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/model/checkpoint_files.hpp>
 #include <rlalgo/model/checkpoint_names.hpp>
 #include <rlalgo/model/hf_config.hpp>
 #include <rlalgo/model/joined_experts.hpp>
 #include <rlalgo/model/safetensors.hpp>
+#include <rlalgo/os/atomic_file.hpp>
+#include <rlalgo/os/regular_file.hpp>
 
 namespace rlalgo::model {
 
@@ -59,7 +59,7 @@ RLALGO_INLINE void write_checkpoint_files(const std::filesystem::path& directory
     }
     for (const auto& [name, shard] : shard_of) index["weight_map"][name] = written[shard];
     written.emplace_back("model.safetensors.index.json");
-    core::write_file(directory / written.back(), index.dump(2) + "\n");
+    os::write_file(directory / written.back(), index.dump(2) + "\n");
   }
   for (const auto& item : std::filesystem::directory_iterator(directory)) {
     const std::string name = item.path().filename().string();
@@ -73,9 +73,9 @@ RLALGO_INLINE void write_checkpoint_files(const std::filesystem::path& directory
 RLALGO_INLINE CheckpointFiles::CheckpointFiles(const std::filesystem::path& directory) {
   const auto single = directory / "model.safetensors";
   const auto index = directory / "model.safetensors.index.json";
-  if (core::exists(single)) {
+  if (os::exists(single)) {
     add(std::make_unique<SafetensorsFile>(single));
-    if (core::exists(index)) {
+    if (os::exists(index)) {
       const Json json = detail::read_json_file(index);
       if (const auto map = json.find("weight_map"); map != json.end() && map->is_object())
         for (const auto& [name, file] : map->items())
@@ -86,13 +86,13 @@ RLALGO_INLINE CheckpointFiles::CheckpointFiles(const std::filesystem::path& dire
                          .where = index.string(),
                          .remedy = "remove model.safetensors or the index: only the first is read"});
     }
-  } else if (core::exists(index)) {
+  } else if (os::exists(index)) {
     read_index(directory, index);
-  } else if (const auto adapter = directory / "adapter_model.safetensors"; core::exists(adapter)) {
+  } else if (const auto adapter = directory / "adapter_model.safetensors"; os::exists(adapter)) {
     add(std::make_unique<SafetensorsFile>(adapter));
   } else {
     const bool pickled =
-        core::exists(directory / "pytorch_model.bin") || core::exists(directory / "pytorch_model.bin.index.json");
+        os::exists(directory / "pytorch_model.bin") || os::exists(directory / "pytorch_model.bin.index.json");
     core::raise("model", 13,
                 {.what = "no weights in the model directory",
                  .found = pickled ? "only pytorch_model.bin, a Python pickle" : "",
@@ -132,7 +132,7 @@ RLALGO_INLINE void CheckpointFiles::split_experts(const std::filesystem::path& d
   const bool joined = std::any_of(places_.begin(), places_.end(), [](const auto& place) {
     return place.first.ends_with(".mlp.experts.down_proj") || place.first.ends_with(".mlp.experts.down_proj_blocks");
   });
-  if (!joined || !core::exists(directory / "config.json")) return;
+  if (!joined || !os::exists(directory / "config.json")) return;
   const DecoderConfig config = read_hf_config(directory).decoder;
   const JoinedSource source{[this](const std::string& name) { return contains(name); },
                             [this](const std::string& name) { return map(name); }};
@@ -205,7 +205,7 @@ RLALGO_INLINE void CheckpointFiles::read_index(const std::filesystem::path& dire
     if (std::find(shards.begin(), shards.end(), home[name]) == shards.end()) shards.push_back(home[name]);
   }
   for (const auto& shard : shards) {
-    if (!core::exists(directory / shard)) fail("a shard is missing", "", shard);
+    if (!os::exists(directory / shard)) fail("a shard is missing", "", shard);
     add(std::make_unique<SafetensorsFile>(directory / shard));
   }
   for (const auto& [name, shard] : home) {

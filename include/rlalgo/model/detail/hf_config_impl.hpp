@@ -17,11 +17,11 @@
 #include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/detail/config_fields.hpp>
 #include <rlalgo/model/detail/families.hpp>
 #include <rlalgo/model/hf_config.hpp>
+#include <rlalgo/os/regular_file.hpp>
 
 namespace rlalgo::model {
 
@@ -29,7 +29,7 @@ namespace detail {
 
 RLALGO_INLINE Json read_json_file(const std::filesystem::path& path) {
   const std::string name = path.filename().string();
-  const core::FileText file = core::read_regular_file(path, largest_json_file);
+  const os::FileText file = os::read_regular_file(path, largest_json_file);
   if (!file.problem.empty())
     core::raise("model", 8,
                 {.what = name + " is missing or unreadable",
@@ -142,7 +142,7 @@ RLALGO_INLINE HfConfig parse_hf_config(Json json, const std::string& where) {
 }
 
 RLALGO_INLINE HfConfig read_hf_config(const std::filesystem::path& directory) {
-  if (!core::is_directory(directory)) {
+  if (!os::is_directory(directory)) {
     core::raise("model", 7,
                 {.what = "the model directory does not exist",
                  .found = directory.string(),
@@ -155,7 +155,7 @@ RLALGO_INLINE HfConfig read_hf_config(const std::filesystem::path& directory) {
 
 RLALGO_INLINE std::optional<GenerationConfig> read_generation_config(const std::filesystem::path& directory) {
   const auto path = directory / "generation_config.json";
-  if (!core::exists(path)) return std::nullopt;
+  if (!os::exists(path)) return std::nullopt;
   GenerationConfig out;
   out.json = detail::read_json_file(path);
   const detail::JsonFields fields(out.json, path.string());

@@ -17,7 +17,6 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/core/philox.hpp>
 #include <rlalgo/model/checkpoint_files.hpp>
 #include <rlalgo/model/decoder.hpp>
@@ -28,6 +27,7 @@
 #include <rlalgo/model/lora.hpp>
 #include <rlalgo/model/quantised_files.hpp>
 #include <rlalgo/model/weight_names.hpp>
+#include <rlalgo/os/interruption.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/large_pages.hpp>
 
@@ -193,7 +193,7 @@ RLALGO_INLINE std::unique_ptr<Decoder> load_decoder(const std::filesystem::path&
   const at::ScalarType asked = hf.quantised_compute.value_or(at::ScalarType::Undefined),
                        compute = asked == at::ScalarType::Undefined ? dtype : asked;
   const auto load = [&](const std::string& name, Tensor& value, const std::vector<std::int64_t>& shape, WeightRole) {
-    core::stop_if_interrupted();
+    os::stop_if_interrupted();
     stored[name] = files.places().at(source(name)).entry->dtype;
     if (const auto map = maps.find(name); map != maps.end()) {
       const QuantisedWeight weight = quantised.contains(name)

@@ -13,11 +13,8 @@
 
 #include <c10/core/GradMode.h>
 
-#include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/interruption.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/model/adapter_files.hpp>
 #include <rlalgo/model/checkpoint_files.hpp>
 #include <rlalgo/model/detail/config_fields.hpp>
@@ -32,6 +29,9 @@
 #include <rlalgo/model/quantised_weight.hpp>
 #include <rlalgo/model/safetensors.hpp>
 #include <rlalgo/model/weight_names.hpp>
+#include <rlalgo/os/atomic_file.hpp>
+#include <rlalgo/os/interruption.hpp>
+#include <rlalgo/os/regular_file.hpp>
 #include <rlalgo/run/final_files.hpp>
 #include <rlalgo/run/model_card.hpp>
 #include <rlalgo/tensor/functions.hpp>
@@ -145,7 +145,7 @@ RLALGO_INLINE void AdapterMerger::write(const std::filesystem::path& target) {
   std::uint64_t total = 0;
   std::map<std::string, std::string> home;
   for (auto& [file, tensors] : shards) {
-    core::stop_if_interrupted();
+    os::stop_if_interrupted();
     tensors = with_joined_experts(hf_.decoder, std::move(tensors));
     for (const PendingTensor& t : tensors) {
       total += t.bytes();
@@ -156,7 +156,7 @@ RLALGO_INLINE void AdapterMerger::write(const std::filesystem::path& target) {
   if (shards.size() > 1 || shards.begin()->first != "model.safetensors") {
     index["metadata"] = {{"total_size", total}};
     index["weight_map"] = home;
-    core::write_file(target / "model.safetensors.index.json", index.dump(2) + "\n");
+    os::write_file(target / "model.safetensors.index.json", index.dump(2) + "\n");
   }
   Json json = hf_.json;
   if (untied()) json["tie_word_embeddings"] = false;
@@ -165,7 +165,7 @@ RLALGO_INLINE void AdapterMerger::write(const std::filesystem::path& target) {
   if (!quantised_.empty() || options_.dtype)
     for (const char* key : {"torch_dtype", "dtype"})
       if (json.contains(key)) json[key] = report_.dtype;
-  core::write_file(target / "config.json", json.dump(2) + "\n");
+  os::write_file(target / "config.json", json.dump(2) + "\n");
 }
 
 RLALGO_INLINE void AdapterMerger::find_expert_parts() {
@@ -280,9 +280,9 @@ RLALGO_INLINE MergeReport merge_adapter(const std::filesystem::path& base, const
   (void)run::publish_files(target, [&](const std::filesystem::path& building) {
     const auto copy = [&](const std::filesystem::path& from) {
       std::filesystem::copy_file(from, building / from.filename(), error);
-      if (error) core::raise_file_error("cannot copy the file", from, error.value());
+      if (error) os::raise_file_error("cannot copy the file", from, error.value());
     };
-    const bool own_tokenizer = core::exists(adapter / "tokenizer.json");
+    const bool own_tokenizer = os::exists(adapter / "tokenizer.json");
     for (const auto& file : detail::side_files(base))
       if (!own_tokenizer || !detail::is_tokenizer_file(file.filename().string())) copy(file);
     if (own_tokenizer)
@@ -290,8 +290,8 @@ RLALGO_INLINE MergeReport merge_adapter(const std::filesystem::path& base, const
         if (detail::is_tokenizer_file(file.filename().string())) copy(file);
     const Json json = detail::read_json_file(adapter / adapter_config_file);
     const auto named = detail::JsonFields(json, adapter.string()).text("base_model_name_or_path");
-    core::write_file(building / run::model_card_file,
-                     run::to_text({.base_model = named.value_or(base.string()), .merged = true}));
+    os::write_file(building / run::model_card_file,
+                   run::to_text({.base_model = named.value_or(base.string()), .merged = true}));
     merger.write(building);
   });
   return merger.report();

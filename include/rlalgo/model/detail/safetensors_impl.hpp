@@ -22,13 +22,13 @@
 #include <ATen/ops/from_blob.h>
 #include <nlohmann/json.hpp>
 
-#include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/memory_stretch.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/model/safetensors.hpp>
+#include <rlalgo/os/atomic_file.hpp>
+#include <rlalgo/os/memory_stretch.hpp>
+#include <rlalgo/os/regular_file.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -49,7 +49,7 @@ RLALGO_INLINE const SafetensorsDtype* find_dtype(at::ScalarType type) {
 }
 
 RLALGO_INLINE MappedFile::MappedFile(const std::filesystem::path& path) {
-  const core::RegularFile file(path);
+  const os::RegularFile file(path);
   if (!file.problem().empty()) fail("cannot open the weights file", path, file.problem());
   if (file.size() == 0) return;
   void* address = ::mmap(nullptr, file.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE, file.descriptor(), 0);
@@ -63,7 +63,7 @@ RLALGO_INLINE MappedFile::~MappedFile() {
 }
 
 RLALGO_INLINE void MappedFile::release(std::size_t begin, std::size_t end) const {
-  if (begin < end) core::release_pages(data_ + begin, end - begin);
+  if (begin < end) os::release_pages(data_ + begin, end - begin);
 }
 
 RLALGO_INLINE void MappedFile::fail(const char* what, const std::filesystem::path& path, const std::string& reason) {
@@ -135,7 +135,7 @@ RLALGO_INLINE std::vector<PendingTensor> pending(const std::vector<NamedTensor>&
 RLALGO_INLINE void write_pending_safetensors(const std::filesystem::path& path, std::vector<PendingTensor> tensors,
                                              const std::map<std::string, std::string>& metadata) {
   const std::string begin = detail::begin_safetensors(tensors, metadata, path.string());
-  core::AtomicFile file(path);
+  os::AtomicFile file(path);
   file.write(begin);
   for (const auto& entry : tensors) {
     const Tensor contiguous = entry.make().detach().to(at::Device(at::kCPU)).contiguous();

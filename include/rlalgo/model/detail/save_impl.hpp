@@ -9,7 +9,6 @@
 #include <string>
 #include <utility>
 
-#include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/model/checkpoint_files.hpp>
@@ -18,6 +17,7 @@
 #include <rlalgo/model/joined_experts.hpp>
 #include <rlalgo/model/lent_weights.hpp>
 #include <rlalgo/model/save.hpp>
+#include <rlalgo/os/atomic_file.hpp>
 
 namespace rlalgo::model {
 
@@ -74,7 +74,7 @@ RLALGO_INLINE void save_decoder(const Decoder& decoder, const std::filesystem::p
                                 const SaveOptions& options) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
-  if (error) core::raise_file_error("cannot create the directory", directory, error.value());
+  if (error) os::raise_file_error("cannot create the directory", directory, error.value());
   PendingTensors tensors;
   const auto& stored = decoder.hf_config().stored;
   for (const auto& [name, value] : decoder.named_tensors()) {
@@ -90,8 +90,8 @@ RLALGO_INLINE void save_decoder(const Decoder& decoder, const std::filesystem::p
   const Json& config = decoder.hf_config().json;
   const Json generation =
       options.generation_config ? *options.generation_config : detail::default_generation_config(config);
-  core::write_file(directory / "generation_config.json", generation.dump(2) + "\n");
-  core::write_file(directory / "config.json", detail::config_with_dtype(config, type).dump(2) + "\n");
+  os::write_file(directory / "generation_config.json", generation.dump(2) + "\n");
+  os::write_file(directory / "config.json", detail::config_with_dtype(config, type).dump(2) + "\n");
 }
 
 }  // namespace rlalgo::model

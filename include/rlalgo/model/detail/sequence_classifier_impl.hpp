@@ -16,7 +16,6 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/model/checkpoint_files.hpp>
 #include <rlalgo/model/decoder.hpp>
 #include <rlalgo/model/hf_config.hpp>
@@ -24,12 +23,13 @@
 #include <rlalgo/model/sequence_classifier.hpp>
 #include <rlalgo/model/tree_builder.hpp>
 #include <rlalgo/model/weight_names.hpp>
+#include <rlalgo/os/regular_file.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
 namespace rlalgo::model {
 
 RLALGO_INLINE bool is_sequence_classifier(const std::filesystem::path& directory) {
-  if (!core::is_regular_file(directory / "config.json")) return false;
+  if (!os::is_regular_file(directory / "config.json")) return false;
   const Json json = detail::read_json_file(directory / "config.json");
   const auto list = json.find("architectures");
   return list != json.end() && list->is_array() && !list->empty() && list->front().is_string() &&

@@ -17,10 +17,10 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/optim/adamw_8bit.hpp>
 #include <rlalgo/optim/detail/named_state.hpp>
+#include <rlalgo/os/thread_pool.hpp>
 #include <rlalgo/tensor/blockwise_8bit.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 #include <rlalgo/tensor/threads.hpp>
@@ -110,7 +110,7 @@ inline std::vector<model::Parameter> not_quantized(const std::vector<model::Para
 RLALGO_INLINE AdamW8bit::AdamW8bit(std::vector<model::Parameter> parameters, AdamW8bitConfig config)
     : config_(config.adam),
       others_(detail::not_quantized(parameters, config), config.adam),
-      pool_(std::make_unique<core::ThreadPool>(tensor::available_threads())) {
+      pool_(std::make_unique<os::ThreadPool>(tensor::available_threads())) {
   constexpr auto block = static_cast<std::int64_t>(tensor::DynamicCode::block);
   for (model::Parameter& p : parameters) {
     if (!detail::is_quantized(p, config)) continue;

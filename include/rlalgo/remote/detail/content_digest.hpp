@@ -1,7 +1,7 @@
 // SHA-256 of a file, and Git's name of it as a blob (SHA-1), by the system's libcrypto, which is loaded when the first is asked
 // for; the declarations are here, so that nothing is needed to compile.
 //
-// Errors: [rlalgo.remote.88] libcrypto does not load; [rlalgo.core.1] the file cannot be read.
+// Errors: [rlalgo.remote.88] libcrypto does not load; [rlalgo.os.1] the file cannot be read.
 #pragma once
 
 #include <dlfcn.h>
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/regular_file.hpp>
+#include <rlalgo/os/regular_file.hpp>
 
 namespace rlalgo::remote::detail {
 
@@ -68,13 +68,13 @@ inline std::string digest_of_file(const std::filesystem::path& path, bool sha256
   const std::unique_ptr<void, void (*)(void*)> context(library.create(), library.free);
   library.begin(context.get(), sha256 ? library.sha256() : library.sha1(), nullptr);
   library.update(context.get(), prefix.data(), prefix.size());
-  const core::RegularFile file(path);
-  core::require_open(file, path);
+  const os::RegularFile file(path);
+  os::require_open(file, path);
   std::vector<char> buffer(std::size_t{1} << 20);
   for (ssize_t n = 0; (n = ::read(file.descriptor(), buffer.data(), buffer.size())) != 0;) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0)
-      core::raise("core", 1,
+      core::raise("os", 1,
                   {.what = "cannot read a fetched file", .found = std::strerror(errno), .where = path.string()});
     library.update(context.get(), buffer.data(), static_cast<std::size_t>(n));
   }

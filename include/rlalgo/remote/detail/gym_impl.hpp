@@ -12,11 +12,11 @@
 #include <vector>
 
 #include <rlalgo/core/bounded_json.hpp>
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/http/reply_message.hpp>
+#include <rlalgo/os/clock.hpp>
+#include <rlalgo/os/interruption.hpp>
 #include <rlalgo/remote/gym.hpp>
 
 namespace rlalgo::remote {
@@ -61,7 +61,7 @@ RLALGO_INLINE void Gym::pause(double seconds) {
   std::unique_lock lock(mutex);
   changed.wait_for(lock, config_.stop, std::chrono::duration<double>(seconds), [] { return false; });
   if (config_.stop.stop_requested())
-    core::raise_interrupted("http", 7, {.what = "the wait for the Gym was given up", .where = config_.head});
+    os::raise_interrupted("http", 7, {.what = "the wait for the Gym was given up", .where = config_.head});
 }
 
 // The head's document; null: nobody answers yet.
@@ -70,7 +70,7 @@ RLALGO_INLINE Gym::Json Gym::document() {
   const http::Result result = client(config_.head).call({.method = "GET", .target = path}, {.seconds = 10.0});
   if (!result.answered()) {
     if (result.failure().kind == http::Failure::Kind::cancelled)
-      core::raise_interrupted("http", 7, {.what = "the wait for the Gym was given up", .where = config_.head});
+      os::raise_interrupted("http", 7, {.what = "the wait for the Gym was given up", .where = config_.head});
     return nullptr;
   }
   if (!result.ok()) {
@@ -90,7 +90,7 @@ RLALGO_INLINE Gym::Json Gym::document() {
 }
 
 RLALGO_INLINE void Gym::discover(const std::vector<Needed>& needed) {
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   bool told = false;
   const auto wait_for_more = [&](const std::string& what) {
     if (config_.still_starting) config_.still_starting();
@@ -157,7 +157,7 @@ RLALGO_INLINE GymReply Gym::post(const std::string& url, const std::string& path
     using Kind = http::Failure::Kind;
     const Kind kind = result.failure().kind;
     if (kind == Kind::cancelled)
-      core::raise_interrupted("http", 7, {.what = "a call to the Gym was given up", .where = "POST " + url + path});
+      os::raise_interrupted("http", 7, {.what = "a call to the Gym was given up", .where = "POST " + url + path});
     out.failure = kind == Kind::timeout                               ? "timeout"
                   : kind == Kind::unreachable || kind == Kind::broken ? "unreachable"
                                                                       : "malformed";

@@ -19,9 +19,9 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/remote/gym_process.hpp>
 
 extern char** environ;
@@ -117,7 +117,7 @@ RLALGO_INLINE std::string GymProcess::log_end(std::size_t lines) const {
 RLALGO_INLINE GymProcess::~GymProcess() {
   if (pid_ < 0) return;
   ::kill(pid_, SIGTERM);
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   while (::waitpid(pid_, nullptr, WNOHANG) == 0) {
     if (watch.seconds() > config_.stop_seconds) {
       ::kill(-pid_, SIGKILL);

@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/data/gym_row.hpp>
 #include <rlalgo/environment/tool_calls.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/remote/detail/gym_row_names.hpp>
 #include <rlalgo/remote/detail/side_by_side.hpp>
 #include <rlalgo/remote/gym_rewards.hpp>
@@ -76,7 +76,7 @@ RLALGO_INLINE nlohmann::ordered_json gym_response(const std::string& text, bool 
 
 RLALGO_INLINE GymVerifier::Outcome GymVerifier::ask(const Json& columns, const std::string& text,
                                                     const std::string& server) {
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   const std::string url = gym_->directory().find(GymKind::resources, server, "a dataset row").url;
   Json body = columns;
   body.erase(gym_server_column);

@@ -20,11 +20,11 @@
 
 #include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/data/hub_cache.hpp>
 #include <rlalgo/http/reply_message.hpp>
 #include <rlalgo/http/retry.hpp>
 #include <rlalgo/http/transfer.hpp>
+#include <rlalgo/os/interruption.hpp>
 
 namespace rlalgo::remote::detail {
 
@@ -179,7 +179,7 @@ class HubCalls {
     if (!wait_a_while(seconds, access_.stop)) raise_given_up();
   }
   [[noreturn]] void raise_given_up() const {
-    core::stop_if_interrupted();
+    os::stop_if_interrupted();
     core::raise("remote", 87,
                 {.what = "fetching was given up", .where = access_.id, .remedy = "the same command goes on from here"});
   }

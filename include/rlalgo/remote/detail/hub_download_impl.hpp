@@ -21,13 +21,13 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/atomic_file.hpp>
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/hub_cache.hpp>
 #include <rlalgo/http/transfer.hpp>
+#include <rlalgo/os/atomic_file.hpp>
+#include <rlalgo/os/clock.hpp>
+#include <rlalgo/os/regular_file.hpp>
 #include <rlalgo/remote/detail/content_digest.hpp>
 #include <rlalgo/remote/detail/hub_listing.hpp>
 #include <rlalgo/remote/hub_download.hpp>
@@ -47,7 +47,7 @@ class BlobLock {
                    .found = std::strerror(errno),
                    .where = path.string(),
                    .remedy = "check its permissions, or set HF_HUB_CACHE to another folder"});
-    const core::Stopwatch watch;
+    const os::Stopwatch watch;
     for (bool told = false; ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0;) {
       if (errno != EWOULDBLOCK && errno != EINTR) return;  // a file system without locks: the name is taken at the end
       if (!std::exchange(told, true) && settings.tell)
@@ -94,10 +94,10 @@ class HubFetch : HubListing {
     prepare_folder();
     std::vector<HubFile> missing;
     for (const HubFile& file : files)
-      if (!core::exists(repository_ / "blobs" / file.etag()) &&
+      if (!os::exists(repository_ / "blobs" / file.etag()) &&
           std::none_of(missing.begin(), missing.end(),
                        [&](const HubFile& other) { return other.etag() == file.etag(); }) &&
-          !core::exists(snapshot() / file.path))
+          !os::exists(snapshot() / file.path))
         missing.push_back(file);
     require_room(missing);
     progress_.files = missing.size();
@@ -160,7 +160,7 @@ class HubFetch : HubListing {
   }
   static void write_file(const fs::path& path, const std::string& text) {
     make_folder(path.parent_path());
-    core::AtomicFile file(path);
+    os::AtomicFile file(path);
     file.write(text.data(), text.size());
     file.commit();
   }
@@ -173,7 +173,7 @@ class HubFetch : HubListing {
     locks_ = cache / ".locks" / name;
     make_folder(repository_ / "blobs");
     make_folder(locks_);
-    if (!core::exists(cache / "CACHEDIR.TAG"))
+    if (!os::exists(cache / "CACHEDIR.TAG"))
       write_file(cache / "CACHEDIR.TAG",
                  "Signature: 8a477f597d28d172789f06886806bc55\n"
                  "# This file is a cache directory tag created by huggingface_hub.\n"
@@ -223,7 +223,7 @@ class HubFetch : HubListing {
   void fetch_blob(const HubFile& file) {
     const BlobLock lock(locks_ / (file.etag() + ".lock"), settings_);
     if (settings_.stop.stop_requested()) raise_given_up();
-    if (core::exists(blob_path(file))) {  // somebody else was faster
+    if (os::exists(blob_path(file))) {  // somebody else was faster
       progress_.bytes += file.size;
       return;
     }
@@ -333,7 +333,7 @@ class HubFetch : HubListing {
 
   void link(const HubFile& file) const {
     const fs::path pointer = snapshot() / file.path;
-    if (core::exists(pointer)) return;
+    if (os::exists(pointer)) return;
     make_folder(pointer.parent_path());
     std::error_code error;
     fs::remove(pointer, error);  // a link whose blob was gone
@@ -344,7 +344,7 @@ class HubFetch : HubListing {
   void write_reference() const {
     if (settings_.revision == commit_) return;
     const fs::path reference = repository_ / "refs" / settings_.revision;
-    if (core::read_regular_file(reference, 4096).text != commit_) write_file(reference, commit_);
+    if (os::read_regular_file(reference, 4096).text != commit_) write_file(reference, commit_);
   }
 
   const HubDownload& settings_;
@@ -352,7 +352,7 @@ class HubFetch : HubListing {
   std::vector<HubFile> all_;
   HubProgress progress_;
   std::uint64_t received_ = 0;
-  core::Stopwatch watch_;
+  os::Stopwatch watch_;
 };
 
 }  // namespace detail
@@ -377,7 +377,7 @@ RLALGO_INLINE std::string hub_token() {
     file = home / "token";
   }
   constexpr std::uint64_t longest = 65536;  // bytes
-  return clean(core::read_regular_file(file, longest).text);
+  return clean(os::read_regular_file(file, longest).text);
 }
 
 RLALGO_INLINE HubSnapshot fetch_snapshot(const HubDownload& download) { return detail::HubFetch(download).run(); }

@@ -8,7 +8,7 @@
 // When a stop is asked for, an exchange under way ends at once, or, of what is to be finished first (a step of a run), after
 // stop_seconds at most, counted from where this process was first waited for with the stop asked for.
 //
-// Errors: [rlalgo.core.8] an exchange was given up because a stop was asked for (core/interruption.hpp).
+// Errors: [rlalgo.os.8] an exchange was given up because a stop was asked for (os/interruption.hpp).
 #pragma once
 
 #include <fcntl.h>
@@ -29,8 +29,8 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/clock.hpp>
-#include <rlalgo/core/interruption.hpp>
+#include <rlalgo/os/clock.hpp>
+#include <rlalgo/os/interruption.hpp>
 
 extern char** environ;
 
@@ -102,7 +102,7 @@ class LineProcess {
   void set_stop_seconds(double seconds) { stop_seconds_ = seconds; }
 
   // Sends `question` (without its line end) and waits for the line that answers it.
-  Outcome exchange(const std::string& question, std::string& answer, const core::Deadline& deadline) {
+  Outcome exchange(const std::string& question, std::string& answer, const os::Deadline& deadline) {
     const std::string line = question + "\n";
     for (std::size_t sent = 0; sent < line.size();) {
       const ssize_t n = ::send(channel_, line.data() + sent, line.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -138,7 +138,7 @@ class LineProcess {
   // "signal 9 (Killed)".
   std::string stop(double grace_seconds) {
     if (child_ <= 0) return ended_;
-    for (const core::Deadline grace(grace_seconds); !exited() && !grace.passed();)
+    for (const os::Deadline grace(grace_seconds); !exited() && !grace.passed();)
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     reap();
     return ended_;
@@ -149,11 +149,11 @@ class LineProcess {
   static constexpr double leaving_seconds = 2.0;  // for the child to end what it started
 
   // Waits for the channel; also notices a dead child whose descendants still hold the other end.
-  Outcome wait_for(short events, const core::Deadline& deadline) {
+  Outcome wait_for(short events, const os::Deadline& deadline) {
     for (;;) {
       if (due_to_stop()) {
         stop(0.0);
-        core::raise_interrupted("core", 8, {.what = "interrupted while another program was waited for"});
+        os::raise_interrupted("os", 8, {.what = "interrupted while another program was waited for"});
       }
       const int left = deadline.milliseconds_left();
       if (left == 0) return Outcome::late;
@@ -166,12 +166,12 @@ class LineProcess {
   }
 
   [[nodiscard]] bool due_to_stop() {
-    if (!core::Interruption::requested()) {
+    if (!os::Interruption::requested()) {
       stop_by_.reset();
       return false;
     }
     if (!stop_by_) stop_by_.emplace(stop_seconds_);
-    return !core::Interruption::deferred() || stop_by_->passed();
+    return !os::Interruption::deferred() || stop_by_->passed();
   }
 
   // True when the child has ended; it stays a zombie, so its process group id is not reused yet.
@@ -184,7 +184,7 @@ class LineProcess {
 
   void reap() {
     ::close(std::exchange(channel_, -1));
-    for (const core::Deadline grace(leaving_seconds); !exited() && !grace.passed();)
+    for (const os::Deadline grace(leaving_seconds); !exited() && !grace.passed();)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     ::kill(-child_, SIGKILL);
     int status = 0;
@@ -210,7 +210,7 @@ class LineProcess {
   pid_t child_ = -1;
   int channel_ = -1;
   std::string received_;
-  std::optional<core::Deadline> stop_by_;  // since a stop was asked for
+  std::optional<os::Deadline> stop_by_;  // since a stop was asked for
   double stop_seconds_ = stop_seconds;
   std::string ended_ = "not started";
 };

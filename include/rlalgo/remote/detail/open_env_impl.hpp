@@ -16,12 +16,12 @@
 #include <vector>
 
 #include <rlalgo/core/bounded_json.hpp>
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/core/json_members.hpp>
 #include <rlalgo/http/client.hpp>
+#include <rlalgo/os/clock.hpp>
+#include <rlalgo/os/interruption.hpp>
 #include <rlalgo/remote/detail/side_by_side.hpp>
 #include <rlalgo/remote/open_env.hpp>
 
@@ -45,11 +45,11 @@ RLALGO_INLINE void OpenEnv::pause(double seconds) {
   std::unique_lock lock(mutex);
   changed.wait_for(lock, config_.stop, std::chrono::duration<double>(seconds), [] { return false; });
   if (config_.stop.stop_requested())
-    core::raise_interrupted("http", 7, {.what = "the wait for an environment was given up", .where = socket_url_});
+    os::raise_interrupted("http", 7, {.what = "the wait for an environment was given up", .where = socket_url_});
 }
 
 RLALGO_INLINE void OpenEnv::look_at_server() {
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   http::Client client({.base_url = base_url_, .retries = {.retries = 0}, .stop = config_.stop});
   const auto get = [&](const char* path) {
     for (bool told = false;; told = true) {
@@ -136,7 +136,7 @@ RLALGO_INLINE OpenEnv::Opened OpenEnv::open(Session& session, std::string& why) 
 }
 
 RLALGO_INLINE std::size_t OpenEnv::room(std::size_t wanted) {
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   while (ready_.size() < wanted) {
     std::string why;
     Session session;
@@ -161,7 +161,7 @@ RLALGO_INLINE std::size_t OpenEnv::room(std::size_t wanted) {
 RLALGO_INLINE std::optional<OpenEnv::Json> OpenEnv::ask(Session& session, const Json& message, std::string& type) {
   const auto failed = [&](const http::Failure& failure) -> std::optional<Json> {
     if (failure.kind == http::Failure::Kind::cancelled)
-      core::raise_interrupted("http", 7, {.what = "a call to an environment was given up", .where = socket_url_});
+      os::raise_interrupted("http", 7, {.what = "a call to an environment was given up", .where = socket_url_});
     session.failure = failure.kind == http::Failure::Kind::timeout ? "timeout" : "unreachable";
     session.detail = failure.text();
     return std::nullopt;

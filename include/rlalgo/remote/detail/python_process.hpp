@@ -14,7 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include <rlalgo/core/bounded_json.hpp>
-#include <rlalgo/core/clock.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/remote/detail/line_process.hpp>
 #include <rlalgo/remote/detail/python_host.hpp>
 
@@ -51,8 +51,8 @@ class PythonProcess {
 
   // The answer, an object.
   [[nodiscard]] std::variant<Json, Failure> ask(const Json& question, double seconds) {
-    const core::Stopwatch watch;
-    const core::Deadline deadline(seconds);
+    const os::Stopwatch watch;
+    const os::Deadline deadline(seconds);
     const std::string line = question.dump(-1, ' ', false, Json::error_handler_t::replace);
     std::string text;
     const LineProcess::Outcome outcome =

@@ -15,7 +15,7 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/interruption.hpp>
+#include <rlalgo/os/interruption.hpp>
 #include <rlalgo/remote/detail/python_host.hpp>
 #include <rlalgo/remote/detail/rollout_host_source.hpp>
 #include <rlalgo/remote/rollout_function.hpp>
@@ -104,7 +104,7 @@ RLALGO_INLINE std::vector<std::vector<data::Completion>> RolloutFunction::genera
       ask({{"op", "roll"}, {"prompts", std::move(prompts)}, {"rows", std::move(rows)}, {"run", std::move(run)}},
           config_.call_seconds, "generation " + std::to_string(key.step));
   while (answer.contains("ask")) {
-    core::stop_if_interrupted();
+    os::stop_if_interrupted();
     Json reply;
     try {
       reply = answered(call, answer);

@@ -65,7 +65,7 @@ RLALGO_INLINE void Tracker::on_finish() {
     const std::lock_guard lock(mutex_);
     ending_ = true;
     failed_ = info.is_object() && info.value("status", "") == "failed";
-    end_ = core::Deadline(config_.end_seconds);
+    end_ = os::Deadline(config_.end_seconds);
   }
   changed_.notify_all();
   thread_.join();

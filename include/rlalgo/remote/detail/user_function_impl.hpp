@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <rlalgo/core/compiled.hpp>
-#include <rlalgo/core/regular_file.hpp>
+#include <rlalgo/os/regular_file.hpp>
 #include <rlalgo/remote/detail/dataset_transform_source.hpp>
 #include <rlalgo/remote/detail/python_host.hpp>
 #include <rlalgo/remote/detail/python_process.hpp>
@@ -71,7 +71,7 @@ RLALGO_INLINE bool user_has(const std::string& function, const std::vector<std::
   const std::filesystem::path file = module_file(function, directories);
   if (file.empty()) return false;
   constexpr std::uint64_t most = std::uint64_t{4} << 20U;  // bytes of a module
-  const auto read = core::read_regular_file(file, most);
+  const auto read = os::read_regular_file(file, most);
   if (read.problem.empty() && !detail::may_define(read.text, function.substr(function.rfind('.') + 1))) return false;
   detail::PythonProcess process;
   if (process.start(python, detail::dataset_transform_source) != 0) return true;

@@ -15,7 +15,8 @@
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/digest.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/regular_file.hpp>
+#include <rlalgo/os/file_digest.hpp>
+#include <rlalgo/os/regular_file.hpp>
 #include <rlalgo/run/checkpoint.hpp>
 #include <rlalgo/run/detail/durable.hpp>
 #include <rlalgo/run/step.hpp>
@@ -87,13 +88,13 @@ RLALGO_INLINE std::filesystem::path write_checkpoint(const std::filesystem::path
     state.update(parts.state);
     state["has_optimizer"] = static_cast<bool>(parts.save_state);
     state["owner"] = parts.save_state ? parts.save_state(building) : Json::object();
-    core::write_file(building / trainer_state_file, parts.trainer_state);
+    os::write_file(building / trainer_state_file, parts.trainer_state);
     state["files"] = Json::object();
     for (const auto& entry : std::filesystem::recursive_directory_iterator(building))
       if (entry.is_regular_file())
         state["files"][entry.path().lexically_relative(building).generic_string()] = {
-            {"bytes", entry.file_size()}, {"xxh64", core::file_digest(entry.path())}};
-    core::write_file(building / state_file, detail::with_digest(state));
+            {"bytes", entry.file_size()}, {"xxh64", os::file_digest(entry.path())}};
+    os::write_file(building / state_file, detail::with_digest(state));
     directory.commit();
   } catch (const std::exception& error) {
     core::raise(
@@ -120,7 +121,7 @@ RLALGO_INLINE void rotate_checkpoints(const std::filesystem::path& output_dir, s
     detail::remove_leftover(doomed);
     std::error_code error;
     std::filesystem::rename(old.path, doomed, error);
-    if (error) core::raise_file_error("cannot delete the old checkpoint", old.path, error.value());
+    if (error) os::raise_file_error("cannot delete the old checkpoint", old.path, error.value());
     detail::remove_leftover(doomed);
     --excess;
   }
@@ -136,7 +137,7 @@ RLALGO_INLINE Json read_json(const std::filesystem::path& path) {
                  .where = path.string(),
                  .remedy = "resume from another checkpoint"});
   };
-  const core::FileText file = core::read_regular_file(path, largest_state_file);
+  const os::FileText file = os::read_regular_file(path, largest_state_file);
   if (!file.problem.empty()) damaged("a file that cannot be read (" + file.problem + ")");
   if (const std::string wrong = digest_problem(file.text); !wrong.empty()) damaged(wrong);
   auto [json, problem] = core::read_json<Json>(file.text);
@@ -167,7 +168,7 @@ RLALGO_INLINE void check_file(const std::filesystem::path& checkpoint, const std
   if (found != bytes.get<std::uintmax_t>())
     raise_incomplete(checkpoint, name + " of " + std::to_string(found) + " bytes", bytes.dump() + " bytes");
   if (verify == Verify::sizes || !entry.is_object()) return;
-  const std::string digest = core::file_digest(checkpoint / name), expected = entry.at("xxh64").get<std::string>();
+  const std::string digest = os::file_digest(checkpoint / name), expected = entry.at("xxh64").get<std::string>();
   if (digest == expected) return;
   core::raise("run", 5,
               {.what = "the checkpoint is damaged",
@@ -180,14 +181,14 @@ RLALGO_INLINE void check_file(const std::filesystem::path& checkpoint, const std
 }  // namespace detail
 
 RLALGO_INLINE LoadedCheckpoint read_checkpoint(const std::filesystem::path& path, Verify verify) {
-  if (!core::is_directory(path))
+  if (!os::is_directory(path))
     core::raise("run", 4,
                 {.what = "resume_from_checkpoint names no checkpoint",
-                 .found = core::exists(path) ? "a file" : "nothing",
+                 .found = os::exists(path) ? "a file" : "nothing",
                  .expected = "a checkpoint-<step> directory",
                  .where = path.string(),
                  .remedy = "give the path of a checkpoint of this run, or leave the key out to start afresh"});
-  if (!core::exists(path / state_file))
+  if (!os::exists(path / state_file))
     core::raise("run", 4,
                 {.what = "resume_from_checkpoint names a directory that is no checkpoint",
                  .found = std::string("no ") + state_file,

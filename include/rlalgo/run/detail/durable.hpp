@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/atomic_file.hpp>
-#include <rlalgo/core/regular_file.hpp>
+#include <rlalgo/os/atomic_file.hpp>
+#include <rlalgo/os/regular_file.hpp>
 
 namespace rlalgo::run::detail {
 
@@ -24,10 +24,10 @@ namespace fs = std::filesystem;
 
 inline void sync_file(const fs::path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) core::raise_file_error("cannot open the file", path, errno);
+  if (fd < 0) os::raise_file_error("cannot open the file", path, errno);
   const int failed = ::fsync(fd) != 0 ? errno : 0;
   ::close(fd);
-  if (failed != 0) core::raise_file_error("cannot flush the file", path, failed);
+  if (failed != 0) os::raise_file_error("cannot flush the file", path, failed);
 }
 
 // fsync of every file and directory below `directory`, and of itself.
@@ -36,19 +36,19 @@ inline void sync_tree(const fs::path& directory) {
     if (entry.is_regular_file())
       sync_file(entry.path());
     else if (entry.is_directory())
-      core::AtomicFile::sync_directory(entry.path());
+      os::AtomicFile::sync_directory(entry.path());
   }
-  core::AtomicFile::sync_directory(directory);
+  os::AtomicFile::sync_directory(directory);
 }
 
 // The bytes of `from` under the name `to`, atomically; false when there is no `from`.
 inline bool copy_whole_file(const fs::path& from, const fs::path& to) {
-  const core::RegularFile in(from);
+  const os::RegularFile in(from);
   if (in.absent()) return false;
-  core::require_open(in, from);
-  core::AtomicFile out(to);
-  const int failed = core::read_pieces(in, [&](std::string_view piece) { out.write(piece.data(), piece.size()); });
-  if (failed != 0) core::raise_file_error("cannot read the file", from, failed);
+  os::require_open(in, from);
+  os::AtomicFile out(to);
+  const int failed = os::read_pieces(in, [&](std::string_view piece) { out.write(piece.data(), piece.size()); });
+  if (failed != 0) os::raise_file_error("cannot read the file", from, failed);
   out.commit();
   return true;
 }
@@ -56,7 +56,7 @@ inline bool copy_whole_file(const fs::path& from, const fs::path& to) {
 inline void make_directory(const fs::path& directory) {
   std::error_code error;
   fs::create_directories(directory, error);
-  if (error) core::raise_file_error("cannot create the directory", directory, error.value());
+  if (error) os::raise_file_error("cannot create the directory", directory, error.value());
 }
 
 // A directory and those above it that are not there, made part by part as the system walks them: `..` behind a link is not the
@@ -84,7 +84,7 @@ class MadeDirectories {
  private:
   [[noreturn]] void fail(const char* what, const fs::path& path, int error) {
     remove();
-    core::raise_file_error(what, path, error);
+    os::raise_file_error(what, path, error);
   }
 
   std::vector<fs::path> made_;  // outermost first
@@ -100,7 +100,7 @@ inline void remove_leftover(const fs::path& path) noexcept {
 inline void remove_file(const fs::path& path) {
   std::error_code error;
   fs::remove(path, error);
-  if (error) core::raise_file_error("cannot remove the file", path, error.value());
+  if (error) os::raise_file_error("cannot remove the file", path, error.value());
 }
 
 // A directory under construction, named `.<name>.tmp` beside its place. commit() makes it visible under its name,
@@ -125,10 +125,10 @@ class AtomicDirectory {
     if (fs::exists(path_)) {
       exchange();
     } else if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
-      core::raise_file_error("cannot rename the directory", path_, errno);
+      os::raise_file_error("cannot rename the directory", path_, errno);
     }
     committed_ = true;
-    core::AtomicFile::sync_directory(path_.parent_path());
+    os::AtomicFile::sync_directory(path_.parent_path());
   }
 
  private:
@@ -139,7 +139,7 @@ class AtomicDirectory {
       const fs::path old = path_.parent_path() / ("." + path_.filename().string() + ".old.tmp");
       remove_leftover(old);
       if (::rename(path_.c_str(), old.c_str()) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0)
-        core::raise_file_error("cannot rename the directory", path_, errno);
+        os::raise_file_error("cannot rename the directory", path_, errno);
       remove_leftover(old);
     } else {
       remove_leftover(temporary_);
@@ -164,14 +164,14 @@ class ByteFile {
   // Replaces the content, atomically.
   void replace(std::string_view content) {
     close();
-    core::write_file(path_, content);
+    os::write_file(path_, content);
     open();
   }
 
   // Replaces the content by that of another file, atomically; an empty one when there is no such file.
   void replace_by(const fs::path& other) {
     close();
-    if (!copy_whole_file(other, path_)) core::write_file(path_, "");
+    if (!copy_whole_file(other, path_)) os::write_file(path_, "");
     open();
   }
 
@@ -187,12 +187,12 @@ class ByteFile {
     char piece[65536];
     for (ssize_t n = 0; (n = ::pread(kept_, piece, sizeof piece, static_cast<off_t>(content.size()))) != 0;) {
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0) core::raise_file_error("cannot read what the file held", path_, errno);
+      if (n < 0) os::raise_file_error("cannot read what the file held", path_, errno);
       content.append(piece, static_cast<std::size_t>(n));
     }
     close();
     make_directory(path_.parent_path());
-    core::write_file(path_, content);
+    os::write_file(path_, content);
     open();
   }
 
@@ -205,8 +205,8 @@ class ByteFile {
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) {
         const int error = errno;
-        if (::ftruncate(descriptor_, before) != 0) core::raise_file_error("cannot cut back the file", path_, errno);
-        core::raise_file_error("cannot append to the file", path_, error);
+        if (::ftruncate(descriptor_, before) != 0) os::raise_file_error("cannot cut back the file", path_, errno);
+        os::raise_file_error("cannot append to the file", path_, error);
       }
       piece.remove_prefix(static_cast<std::size_t>(n));
     }
@@ -217,7 +217,7 @@ class ByteFile {
     if (descriptor_ >= 0) return;
     // A FIFO without a reader is an error (O_NONBLOCK), not a wait.
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
-    if (descriptor_ < 0) core::raise_file_error("cannot open the file", path_, errno);
+    if (descriptor_ < 0) os::raise_file_error("cannot open the file", path_, errno);
     kept_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   }
   void close() noexcept {

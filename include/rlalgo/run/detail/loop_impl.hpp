@@ -15,10 +15,10 @@
 #include <vector>
 
 #include <rlalgo/core/activity.hpp>
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/interruption.hpp>
+#include <rlalgo/os/clock.hpp>
+#include <rlalgo/os/interruption.hpp>
 #include <rlalgo/run/checkpoint.hpp>
 #include <rlalgo/run/detail/output_lock.hpp>
 #include <rlalgo/run/final_files.hpp>
@@ -140,7 +140,7 @@ class Loop::Body {
   std::set<std::string> warned_;  // what was said once need not be said each step
   bool announced_ = false;
   std::string started_ = utc_now();
-  core::Stopwatch runtime_;
+  os::Stopwatch runtime_;
 };
 
 RLALGO_INLINE Loop::Body::Body(LoopConfig config, Callbacks callbacks)
@@ -204,7 +204,7 @@ RLALGO_INLINE Outcome Loop::Body::run_steps() {
   try {
     if (config_.eval_first && step_ == 0 && !Interrupt::requested()) evaluate();
     while (step_ < config_.max_steps && !watchdog_.barks() && !Interrupt::requested()) one_step();
-  } catch (const core::Interrupted& stop) {
+  } catch (const os::Interrupted& stop) {
     if (!Interrupt::requested()) throw;
     given_up = true;
     message(std::string("given up: ") + stop.what());
@@ -299,7 +299,7 @@ RLALGO_INLINE void Loop::Body::announce_start() {
 }
 
 RLALGO_INLINE void Loop::Body::one_step() {
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   const StepResult result = callbacks_.train_step(step_);
   const double seconds = watch.seconds();
   const double epoch_before = epoch_;
@@ -320,7 +320,7 @@ RLALGO_INLINE void Loop::Body::one_step() {
 }
 
 RLALGO_INLINE void Loop::Body::evaluate() {
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   const core::Metrics metrics = [&] {
     const core::Activity evaluating("evaluating");
     return callbacks_.evaluate();
@@ -422,7 +422,7 @@ RLALGO_INLINE void Loop::Body::save_final() {
                   {"train_steps_per_second", static_cast<double>(step_ - first_step_) / runtime_.seconds()},
                   {"total_flos", 0.0}}};
   history.push_back(to_line(summary));
-  core::write_file(config_.output_dir / trainer_state_file, to_text(trainer_state(), history));
+  os::write_file(config_.output_dir / trainer_state_file, to_text(trainer_state(), history));
 }
 
 RLALGO_INLINE Loop::Loop(LoopConfig config, Callbacks callbacks)

@@ -11,8 +11,8 @@
 #include <cerrno>
 #include <filesystem>
 
-#include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/os/atomic_file.hpp>
 
 namespace rlalgo::run::detail {
 
@@ -20,7 +20,7 @@ class OutputLock {
  public:
   explicit OutputLock(const std::filesystem::path& directory)
       : descriptor_(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    if (descriptor_ < 0) core::raise_file_error("cannot open the directory", directory, errno);
+    if (descriptor_ < 0) os::raise_file_error("cannot open the directory", directory, errno);
     if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       ::close(descriptor_);
       core::raise("run", 3,

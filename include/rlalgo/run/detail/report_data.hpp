@@ -16,7 +16,7 @@
 
 #include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/regular_file.hpp>
+#include <rlalgo/os/regular_file.hpp>
 #include <rlalgo/run/checkpoint.hpp>
 #include <rlalgo/run/detail/report_chart.hpp>
 #include <rlalgo/run/health.hpp>
@@ -40,7 +40,7 @@ inline constexpr std::uint64_t largest_log = std::uint64_t{4} << 30U;  // bytes
 
 // The objects of a JSONL file. Errors: [rlalgo.run.11] a line that is no object with a whole number "step".
 [[nodiscard]] inline std::vector<Json> read_lines(const std::filesystem::path& path) {
-  core::FileText file = core::read_regular_file(path, largest_log);
+  os::FileText file = os::read_regular_file(path, largest_log);
   const auto damaged = [&](const std::string& found, const std::string& where) {
     core::raise("run", 11,
                 {.what = "a log of the run is damaged",
@@ -64,8 +64,8 @@ inline constexpr std::uint64_t largest_log = std::uint64_t{4} << 30U;  // bytes
 
 [[nodiscard]] inline ReportData read_report_data(const std::filesystem::path& output_dir) {
   // A run that has logged no step yet has its run.json.
-  const bool logged = core::exists(output_dir / metrics_file);
-  if (!logged && !core::exists(output_dir / run_info_file))
+  const bool logged = os::exists(output_dir / metrics_file);
+  if (!logged && !os::exists(output_dir / run_info_file))
     core::raise("run", 10,
                 {.what = "there is no run to report on",
                  .found = std::string("no ") + metrics_file,
@@ -85,7 +85,7 @@ inline constexpr std::uint64_t largest_log = std::uint64_t{4} << 30U;  // bytes
   }
   if (logged) data.samples = read_lines(output_dir / samples_file);
   data.run = read_run_info(output_dir);
-  if (const core::FileText pairs = core::read_regular_file(output_dir / pairs_file, largest_log); !pairs.absent)
+  if (const os::FileText pairs = os::read_regular_file(output_dir / pairs_file, largest_log); !pairs.absent)
     data.pairs = core::read_json<Json>(pairs.text).value;
   for (const Checkpoint& checkpoint : list_checkpoints(output_dir)) data.checkpoints.push_back(checkpoint.step);
   return data;

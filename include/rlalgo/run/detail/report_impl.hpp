@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/os/atomic_file.hpp>
 #include <rlalgo/run/detail/report_comparison.hpp>
 #include <rlalgo/run/detail/report_data.hpp>
 #include <rlalgo/run/detail/report_style.hpp>
@@ -325,7 +325,7 @@ class ReportPage {
 
 RLALGO_INLINE std::filesystem::path write_report(const std::filesystem::path& output_dir) {
   const std::filesystem::path path = output_dir / "report.html";
-  core::write_file(path, detail::ReportPage(detail::read_report_data(output_dir)).html());
+  os::write_file(path, detail::ReportPage(detail::read_report_data(output_dir)).html());
   return path;
 }
 

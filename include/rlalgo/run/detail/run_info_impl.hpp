@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <string>
 
-#include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/compiled.hpp>
-#include <rlalgo/core/regular_file.hpp>
+#include <rlalgo/os/atomic_file.hpp>
+#include <rlalgo/os/regular_file.hpp>
 #include <rlalgo/run/run_info.hpp>
 #include <rlalgo/run/step.hpp>
 
@@ -28,12 +28,12 @@ RLALGO_INLINE void write_run_info(const std::filesystem::path& output_dir, const
   const Json json = {{"id", info.id},           {"title", info.title},       {"status", info.status},
                      {"error", info.error},     {"step", info.step},         {"max_steps", info.max_steps},
                      {"started", info.started}, {"settings", info.settings}, {"identity", info.identity}};
-  core::write_file(output_dir / run_info_file, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  os::write_file(output_dir / run_info_file, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 RLALGO_INLINE Json read_run_info(const std::filesystem::path& output_dir) {
   constexpr std::uint64_t most = std::uint64_t{64} << 20U;  // bytes
-  Json json = core::read_json<Json>(core::read_regular_file(output_dir / run_info_file, most).text).value;
+  Json json = core::read_json<Json>(os::read_regular_file(output_dir / run_info_file, most).text).value;
   return json.is_object() ? json : Json::object();
 }
 

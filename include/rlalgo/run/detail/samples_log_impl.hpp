@@ -35,7 +35,7 @@ RLALGO_INLINE std::string readable_prompt(const Json& prompt) {
 RLALGO_INLINE void SamplesLog::cut(std::int64_t step) {
   std::string kept;
   std::ifstream in;
-  if (core::is_regular_file(file_.path())) in.open(file_.path(), std::ios::binary);
+  if (os::is_regular_file(file_.path())) in.open(file_.path(), std::ios::binary);
   std::string line;
   while (step > 0 && std::getline(in, line)) {
     const Json entry = core::read_json<Json>(line).value;

@@ -186,10 +186,10 @@ RLALGO_INLINE void TensorBoard::on_start(const RunStart& start) {
   if (resumed)
     for (const auto& file : detail::event_files(folder)) detail::read_wall_times(file, known);
   const std::filesystem::path building = folder / detail::building_name, path = folder / detail::event_file_name(now);
-  core::write_file(building, detail::first_events(start.history, known));
+  os::write_file(building, detail::first_events(start.history, known));
   std::error_code error;
   std::filesystem::rename(building, path, error);
-  if (error) core::raise_file_error("cannot rename the file", path, error.value());
+  if (error) os::raise_file_error("cannot rename the file", path, error.value());
   file_ = std::make_unique<detail::ByteFile>(path);
 
   if (std::find(folders.begin(), folders.end(), folder) == folders.end()) folders.push_back(folder);
@@ -199,7 +199,7 @@ RLALGO_INLINE void TensorBoard::on_start(const RunStart& start) {
       if (each == folder && file.filename().string().starts_with(detail::event_prefix) &&
           std::filesystem::file_size(file, error) > 0 && !error) {
         std::filesystem::resize_file(file, 0, error);
-        if (error) core::raise_file_error("cannot cut the file", file, error.value());
+        if (error) os::raise_file_error("cannot cut the file", file, error.value());
       } else {
         detail::remove_file(file);
       }

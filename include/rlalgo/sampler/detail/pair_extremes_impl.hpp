@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/data/answer.hpp>
 #include <rlalgo/data/decode.hpp>
+#include <rlalgo/os/atomic_file.hpp>
 #include <rlalgo/run/samples_log.hpp>
 #include <rlalgo/sampler/pair_extremes.hpp>
 
@@ -59,7 +59,7 @@ RLALGO_INLINE void PairExtremes::write(const std::filesystem::path& directory, s
                           {"pairs", seen_},
                           {"most", entries(most_, decode)},
                           {"least", entries(least_, decode)}};
-  core::write_file(directory / run::pairs_file, out.dump(1, ' ', false, data::Json::error_handler_t::replace) + "\n");
+  os::write_file(directory / run::pairs_file, out.dump(1, ' ', false, data::Json::error_handler_t::replace) + "\n");
 }
 
 RLALGO_INLINE data::Json PairExtremes::text_of(const Entry& e, const data::Decode& decode) {

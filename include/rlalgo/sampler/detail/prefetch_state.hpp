@@ -18,9 +18,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/interruption.hpp>
+#include <rlalgo/os/clock.hpp>
+#include <rlalgo/os/interruption.hpp>
 #include <rlalgo/sampler/batch.hpp>
 #include <rlalgo/sampler/prefetch_config.hpp>
 
@@ -44,8 +44,8 @@ struct PrefetchState {
   std::exception_ptr failure;  // the producer has ended with it
   bool given_up = false;       // since a stop was asked for: what is ready is trained on
   double idle_seconds = 0.0;   // the producer waited for room since the last pop
-  core::SteadyTime alive = std::chrono::steady_clock::now();  // the latest sign of life
-  std::uint64_t progress = 0;                                 // Config::progress at that time
+  os::SteadyTime alive = std::chrono::steady_clock::now();  // the latest sign of life
+  std::uint64_t progress = 0;                               // Config::progress at that time
 
   [[nodiscard]] auto ready_whole() const {
     return std::count_if(ready.begin(), ready.end(), [](const auto& item) { return item->whole; });
@@ -58,14 +58,14 @@ struct Popping {
   double waited = 0.0;          // seconds
 };
 
-// Of the trainer that waits, with the mutex held. [rlalgo.sampler.9], [rlalgo.core.8]
+// Of the trainer that waits, with the mutex held. [rlalgo.sampler.9], [rlalgo.os.8]
 inline void check_alive(PrefetchState& state, const PrefetchConfig& config) {
   if (config.progress && config.progress() != state.progress) {
     state.progress = config.progress();
     state.alive = std::chrono::steady_clock::now();
   }
-  if (core::Interruption::requested() && !config.world)
-    core::raise_interrupted("core", 8, {.what = "interrupted while the trainer waited for a generation"});
+  if (os::Interruption::requested() && !config.world)
+    os::raise_interrupted("os", 8, {.what = "interrupted while the trainer waited for a generation"});
   const std::chrono::duration<double> silent = std::chrono::steady_clock::now() - state.alive;
   if (config.stall_seconds > 0 && silent.count() > config.stall_seconds)
     core::raise("sampler", 9,
@@ -96,7 +96,7 @@ inline void tell_about(Made& made, std::int64_t step, const Popping& popping, Pr
 // Of the producer: the number of the generation to make next; none when it is time to end.
 inline std::optional<std::int64_t> wait_for_work(PrefetchState& state, const PrefetchConfig& config, std::int64_t next,
                                                  const std::stop_token& stop) {
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   std::unique_lock lock(state.mutex);
   for (;;) {
     if (state.scoring == 0) state.alive = std::chrono::steady_clock::now();
@@ -115,7 +115,7 @@ inline std::optional<std::int64_t> wait_for_work(PrefetchState& state, const Pre
 // The producer ends with the exception that is being handled.
 inline void fail(PrefetchState& state, const PrefetchConfig& config, const std::stop_token& stop,
                  const std::string& text) {
-  const bool given_up = stop.stop_requested() || core::Interruption::requested();
+  const bool given_up = stop.stop_requested() || os::Interruption::requested();
   if (!given_up && config.tell) config.tell("the asynchronous generation has failed: " + text);
   if (!given_up && config.world) config.world->fail(text);
   {

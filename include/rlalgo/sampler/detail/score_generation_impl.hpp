@@ -16,7 +16,6 @@
 #include <vector>
 
 #include <rlalgo/core/activity.hpp>
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/moments.hpp>
@@ -24,6 +23,7 @@
 #include <rlalgo/data/decode.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/generator.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/reward/function.hpp>
 #include <rlalgo/sampler/batch.hpp>
 #include <rlalgo/sampler/detail/score_generation.hpp>
@@ -272,7 +272,7 @@ RLALGO_INLINE double score_piece(Generation& piece, std::span<const WeightedRewa
   for (data::Rollout& r : piece.rollouts)
     if (mask_truncated && !terminated(r, ends)) mask_all(r);
   const core::Activity rewarding("rewards");
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   run_rewards(piece, rewards, step, batch);
   return watch.seconds();
 }
@@ -291,7 +291,7 @@ RLALGO_INLINE double score(Generation& generation, std::span<const WeightedRewar
   for (data::Rollout& r : generation.rollouts)
     if (mask_truncated && !terminated(r, ends)) mask_all(r);
   const core::Activity rewarding("rewards");
-  const core::Stopwatch watch;
+  const os::Stopwatch watch;
   run_rewards(generation, rewards, step, batch);
   const double seconds = watch.seconds();
   reward_metrics(generation, batch);

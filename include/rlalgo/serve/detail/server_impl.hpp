@@ -19,8 +19,8 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/open_files.hpp>
 #include <rlalgo/http/server.hpp>
+#include <rlalgo/os/open_files.hpp>
 #include <rlalgo/serve/detail/answers.hpp>
 #include <rlalgo/serve/detail/broadcast_routes.hpp>
 #include <rlalgo/serve/detail/openai_routes.hpp>
@@ -329,7 +329,7 @@ inline ServerConfig checked(ServerConfig config, const ServedModel& model) {
                        .found = config.http.host,
                        .remedy = "give one (--api-key-file, or VLLM_API_KEY), or listen on 127.0.0.1"});
   config.http.tell = config.tell;
-  (void)core::raise_open_files();
+  (void)os::raise_open_files();
   inference::EngineConfig& engine = config.engine.engine;
   engine = engine.for_weights(model.weights != nullptr ? *model.weights : model.decoder->weights());
   // Memory for 1 GiB of keys and values, and for the longest request at least.

@@ -18,12 +18,12 @@
 #include <vector>
 
 #include <rlalgo/core/digest.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/core/version.hpp>
 #include <rlalgo/distributed/nccl_library.hpp>
 #include <rlalgo/distributed/process_group.hpp>
 #include <rlalgo/http/message.hpp>
 #include <rlalgo/model/safetensors.hpp>
+#include <rlalgo/os/regular_file.hpp>
 #include <rlalgo/serve/broadcasts.hpp>
 #include <rlalgo/serve/detail/answers.hpp>
 #include <rlalgo/serve/detail/broadcast_routes.hpp>
@@ -451,7 +451,7 @@ class WeightRoutes {
 
   [[nodiscard]] static std::vector<model::NamedTensor> tensors_of_files(const std::filesystem::path& path) {
     std::vector<std::filesystem::path> files = {path};
-    if (core::is_directory(path)) {
+    if (os::is_directory(path)) {
       files.clear();
       std::error_code error;
       for (std::filesystem::directory_iterator at(path, error), end; !error && at != end; at.increment(error))

@@ -18,10 +18,10 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/model/adapter_files.hpp>
 #include <rlalgo/model/joined_experts.hpp>
 #include <rlalgo/model/weight_names.hpp>
+#include <rlalgo/os/regular_file.hpp>
 #include <rlalgo/serve/refusal.hpp>
 #include <rlalgo/serve/weight_store.hpp>
 #include <rlalgo/tensor/functions.hpp>
@@ -112,7 +112,7 @@ RLALGO_INLINE void WeightStore::forget(const inference::Forward::WeightsHandle& 
 }
 
 RLALGO_INLINE WeightStore::Weights WeightStore::read(const std::filesystem::path& directory) const {
-  if (!core::is_directory(directory)) detail::refuse_adapter(404, "no directory", directory);
+  if (!os::is_directory(directory)) detail::refuse_adapter(404, "no directory", directory);
   if (!model::is_adapter_directory(directory))
     detail::refuse_adapter(404, std::string("no ") + model::adapter_config_file, directory);
   Weights base;

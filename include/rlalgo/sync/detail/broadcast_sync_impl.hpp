@@ -21,15 +21,15 @@
 
 #include <nlohmann/json.hpp>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/distributed/nccl_group.hpp>
 #include <rlalgo/distributed/nccl_library.hpp>
 #include <rlalgo/distributed/process_group.hpp>
 #include <rlalgo/http/json_client.hpp>
 #include <rlalgo/http/served_routes.hpp>
+#include <rlalgo/os/clock.hpp>
+#include <rlalgo/os/interruption.hpp>
 #include <rlalgo/sync/broadcast_sync.hpp>
 #include <rlalgo/sync/concept.hpp>
 #include <rlalgo/sync/detail/server_version.hpp>
@@ -157,7 +157,7 @@ struct BroadcastSync::State {
       act();
     } catch (...) {
       failure = std::current_exception();
-      for (const core::Stopwatch waited; !answered && waited.seconds() < 2.0;)
+      for (const os::Stopwatch waited; !answered && waited.seconds() < 2.0;)
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
       if (!answered) {
         cancel.request_stop();
@@ -378,7 +378,7 @@ struct BroadcastSync::State {
       } catch (const core::Error& error) {
         leave();
         if (stop.stop_requested())
-          core::raise_interrupted("sync", 10, {.what = "a broadcast of weights was given up", .where = url()});
+          os::raise_interrupted("sync", 10, {.what = "a broadcast of weights was given up", .where = url()});
         if (!met) explain(error);
         if (tell) tell(std::string("weights are broadcast again, in a new group: ") + error.what());
       } catch (...) {

@@ -12,10 +12,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/http/json_client.hpp>
+#include <rlalgo/os/atomic_file.hpp>
 #include <rlalgo/sync/concept.hpp>
 #include <rlalgo/sync/detail/server_version.hpp>
 #include <rlalgo/sync/lora_file_sync.hpp>
@@ -57,11 +57,11 @@ RLALGO_INLINE std::filesystem::path LoraFileSync::write(const State& state, std:
   std::error_code error;
   std::filesystem::remove_all(unfinished, error);
   std::filesystem::create_directories(unfinished, error);
-  if (error) core::raise_file_error("cannot create the directory", unfinished, error.value());
+  if (error) os::raise_file_error("cannot create the directory", unfinished, error.value());
   state.save(unfinished);
   std::filesystem::remove_all(directory, error);  // of a run that was resumed from before it
   std::filesystem::rename(unfinished, directory, error);
-  if (error) core::raise_file_error("cannot rename the directory", unfinished, error.value());
+  if (error) os::raise_file_error("cannot rename the directory", unfinished, error.value());
   return directory;
 }
 

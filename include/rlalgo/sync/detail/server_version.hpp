@@ -9,9 +9,9 @@
 #include <string_view>
 #include <utility>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/http/json_client.hpp>
 #include <rlalgo/http/served_routes.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/sync/concept.hpp>
 
 namespace rlalgo::sync::detail {
@@ -48,7 +48,7 @@ class ServerVersion {
   template <class Push>
   Published publish(std::int64_t next, Push&& push) {
     if (next == version) return {.version = version};
-    const core::Stopwatch watch;
+    const os::Stopwatch watch;
     if (version < 0) {
       wait(client, start_seconds_, tell_);
       static constexpr std::string_view in_question[] = {"/http_update_weights/", "/start_weight_update"};

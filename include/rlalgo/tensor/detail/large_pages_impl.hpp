@@ -9,14 +9,13 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/memory_stretch.hpp>
+#include <rlalgo/os/memory_stretch.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/large_pages.hpp>
 
 namespace rlalgo::tensor {
 
-RLALGO_INLINE LargePages::LargePages(std::size_t bytes)
-    : stretch_(std::make_shared<const core::MemoryStretch>(bytes)) {}
+RLALGO_INLINE LargePages::LargePages(std::size_t bytes) : stretch_(std::make_shared<const os::MemoryStretch>(bytes)) {}
 
 RLALGO_INLINE std::size_t LargePages::bytes_of(at::IntArrayRef shape, at::ScalarType dtype) {
   constexpr std::size_t cache_line = 64;
@@ -36,7 +35,7 @@ RLALGO_INLINE Tensor LargePages::take(at::IntArrayRef shape, at::ScalarType dtyp
   std::byte* const from = stretch_->begin() + taken_;
   taken_ += bytes;
   return at::from_blob(
-      from, shape, [stretch = stretch_, from, bytes](void*) { core::release_pages(from, bytes); },
+      from, shape, [stretch = stretch_, from, bytes](void*) { os::release_pages(from, bytes); },
       at::TensorOptions().dtype(dtype));
 }
 

@@ -6,7 +6,7 @@
 #include <ATen/Parallel.h>
 
 #include <rlalgo/core/compiled.hpp>
-#include <rlalgo/core/processors.hpp>
+#include <rlalgo/os/processors.hpp>
 #include <rlalgo/tensor/threads.hpp>
 
 namespace rlalgo::tensor {
@@ -17,7 +17,7 @@ RLALGO_INLINE int threads_worth(double seconds, int most) {
 }
 
 RLALGO_INLINE int available_threads() {
-  static const int processors = core::usable_processors();
+  static const int processors = os::usable_processors();
   return std::min(at::get_num_threads(), processors);
 }
 

@@ -18,7 +18,7 @@
 
 #include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/regular_file.hpp>
+#include <rlalgo/os/regular_file.hpp>
 
 namespace rlalgo::text::detail {
 
@@ -37,7 +37,7 @@ inline constexpr std::uint64_t largest_tokenizer_file = std::uint64_t{256}
 
 // Nothing if the file does not exist.
 [[nodiscard]] inline std::optional<std::string> read_if_present(const std::filesystem::path& path) {
-  core::FileText file = core::read_regular_file(path, largest_tokenizer_file);
+  os::FileText file = os::read_regular_file(path, largest_tokenizer_file);
   if (file.absent) return std::nullopt;
   if (!file.problem.empty()) {
     core::raise("text", 1,

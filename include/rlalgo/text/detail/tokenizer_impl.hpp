@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/os/atomic_file.hpp>
 #include <rlalgo/text/detail/token_changes.hpp>
 #include <rlalgo/text/detail/tokenizer_parts.hpp>
 #include <rlalgo/text/tokenizer.hpp>
@@ -140,13 +140,13 @@ RLALGO_INLINE void Tokenizer::save(const std::filesystem::path& directory) const
     // Roles in the older files would win over the new ones; what they list is in the other two.
     if (!changed.empty() && std::string_view(name).ends_with("s_map.json")) continue;
     if (!changed.empty() && std::string_view(name).starts_with("added")) continue;
-    core::write_file(directory / name, *text);
+    os::write_file(directory / name, *text);
   }
   Json config = config_->is_object() ? *config_ : Json::object();
   if (parts_->roles.pad_is_eos) config["pad_token"] = pad_token();
   if (const std::string_view name = detail::name_of(parts_->made_by); !name.empty()) config["tokenizer_class"] = name;
   if (!changed.empty()) detail::write_roles(*parts_, config);
-  core::write_file(directory / "tokenizer_config.json", config.dump(2) + "\n");
+  os::write_file(directory / "tokenizer_config.json", config.dump(2) + "\n");
 }
 
 RLALGO_INLINE std::string_view Tokenizer::token_bytes(Id id, bool skip_special_tokens) const {

@@ -13,15 +13,15 @@
 #include <cstdint>
 #include <vector>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/metrics.hpp>
+#include <rlalgo/os/clock.hpp>
 #include <rlalgo/sampler/concept.hpp>
 
 namespace rlalgo::trainer::detail {
 
 // Made when the step begins.
 struct AsynchronousWatch {
-  core::Stopwatch step;
+  os::Stopwatch step;
   double forward = 0.0;    // seconds
   double published = 0.0;  // seconds
 

@@ -18,11 +18,11 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/core/metrics.hpp>
 #include <rlalgo/distributed/context_group.hpp>
 #include <rlalgo/distributed/world.hpp>
 #include <rlalgo/model/policy.hpp>
+#include <rlalgo/os/interruption.hpp>
 #include <rlalgo/run/interrupt.hpp>
 #include <rlalgo/run/loop.hpp>
 #include <rlalgo/tensor/functions.hpp>
@@ -39,8 +39,8 @@ template <class F>
 auto whole_or_given_up(distributed::World& world, const F& work) {
   try {
     return work();
-  } catch (const core::Interrupted&) {
-    if (core::Interruption::requested()) world.give_up(core::Interruption::signal());
+  } catch (const os::Interrupted&) {
+    if (os::Interruption::requested()) world.give_up(os::Interruption::signal());
     throw;
   }
 }
@@ -117,8 +117,8 @@ RLALGO_INLINE run::Outcome follow(distributed::World& world, const run::Callback
   for (;;) {
     try {
       if (const auto outcome = detail::whole_or_given_up(world, next)) return *outcome;
-    } catch (const core::Interrupted&) {
-      if (!core::Interruption::requested()) throw;  // else rank 0 saves, and says the last word
+    } catch (const os::Interrupted&) {
+      if (!os::Interruption::requested()) throw;  // else rank 0 saves, and says the last word
     }
   }
 }
@@ -164,13 +164,13 @@ RLALGO_INLINE void share_contexts(const std::shared_ptr<distributed::World>& wor
 
 RLALGO_INLINE double together(distributed::World& world, double loss, core::Metrics& metrics, double mark) {
   if (world.size() == 1) return loss;
-  const std::array<double, 3> own = {loss, static_cast<double>(core::Interruption::signal()), mark};
+  const std::array<double, 3> own = {loss, static_cast<double>(os::Interruption::signal()), mark};
   double total = 0.0;
   const std::vector<std::string> all = world.gather("losses", distributed::to_bytes(own));
   for (std::size_t r = 0; r < all.size(); ++r) {
     const std::vector<double> theirs = distributed::doubles_of(all[r]);
     if (world.leads_group(static_cast<int>(r))) total += theirs.at(0);
-    if (theirs.at(1) != 0.0) core::Interruption::request(static_cast<int>(theirs.at(1)));
+    if (theirs.at(1) != 0.0) os::Interruption::request(static_cast<int>(theirs.at(1)));
     if (std::bit_cast<std::uint64_t>(theirs.at(2)) == std::bit_cast<std::uint64_t>(mark)) continue;
     core::raise("trainer", 41,
                 {.what = "the ranks have drifted apart",

@@ -1,0 +1,2 @@
+// The definitions of maths/, compiled once (RlalgoCompiled.cmake).
+#include <rlalgo/maths/detail/answer_impl.hpp>
