@@ -66,6 +66,7 @@ int main(int argc, char** argv) try {
   config.run.trainer.schedule = {.name = "cosine", .learning_rate = 5e-4};
   config.run.trainer.loop.max_steps = 60;
   config.run.trainer.loop.output_dir = "game-out";
+  config.run.trainer.loop.signals = true;  // Ctrl-C ends the step, saves and ends the run
   return train<Grpo>(config,
                      trainer::OnlineInputs<decltype(game)>{.policy = decoder,
                                                            .generator = game,

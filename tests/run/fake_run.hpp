@@ -168,6 +168,7 @@ inline rlalgo::run::LoopConfig config(const fs::path& output_dir, std::int64_t m
   c.logging_steps = 3;
   c.save = rlalgo::run::Cadence::steps(2);
   c.progress = false;
+  c.signals = true;
   c.report = false;
   c.identity = {{"seed", 7}};
   c.settings = {{"learning_rate", 0.1}};

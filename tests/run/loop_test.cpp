@@ -330,6 +330,29 @@ TEST_CASE("Ctrl-C finishes the step, saves, exits 130, and the run can go on") {
   CHECK(found.at("model.safetensors") == expected.at("model.safetensors"));
 }
 
+TEST_CASE("a loop that is asked for neither takes no signals and writes no checkpoint") {
+  const fake::TempDir dir;
+  LoopConfig config;
+  config.output_dir = dir.path;
+  config.max_steps = 4;
+  config.progress = false;
+  fake::Run run;
+  static int received = 0;
+  received = 0;
+  const auto mine = [](int) { ++received; };
+  const auto before = std::signal(SIGINT, mine);
+  run.before_step = [](std::int64_t step) {
+    if (step == 1) std::raise(SIGINT);
+  };
+  const Outcome outcome = Loop(config, run.callbacks()).run();
+  std::signal(SIGINT, before);
+  CHECK(received == 1);
+  CHECK_FALSE(outcome.interrupted);
+  CHECK(outcome.step == 4);
+  CHECK(saved_steps(dir.path).empty());
+  CHECK(fs::exists(dir.path / "model.safetensors"));
+}
+
 TEST_CASE("an interruption before the first step saves nothing") {
   const fake::TempDir dir;
   fake::Run run;

@@ -13,9 +13,9 @@
 namespace rlalgo::advantage {
 
 struct Estimate {
-  std::vector<double> advantage;  // [samples], unscorable samples 0
-  std::vector<double> spread;     // [samples] the standard deviation that scaled the sample (NaN when undefined);
-                                  // |spread| ≤ 1e-8 counts in frac_reward_zero_std
+  std::vector<double> advantage{};  // [samples], unscorable samples 0
+  std::vector<double> spread{};     // [samples] the standard deviation that scaled the sample (NaN when undefined);
+                                    // |spread| ≤ 1e-8 counts in frac_reward_zero_std
 };
 
 // An estimator is a value: rewards [samples] and the groups they fall into → Estimate. It must not keep state.

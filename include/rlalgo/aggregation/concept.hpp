@@ -15,9 +15,9 @@
 namespace rlalgo::aggregation {
 
 struct Result {
-  std::vector<double> advantage;  // [samples]; always finite
-  std::vector<double> reward;     // [samples] weighted sum Σ_k w_k·R_k, NaN when unscorable
-  std::vector<double> spread;     // [samples] see advantage::Estimate::spread
+  std::vector<double> advantage{};  // [samples]; always finite
+  std::vector<double> reward{};     // [samples] weighted sum Σ_k w_k·R_k, NaN when unscorable
+  std::vector<double> spread{};     // [samples] see advantage::Estimate::spread
 };
 
 // Generic over the estimator type: aggregation depends on no estimator, only on its call.

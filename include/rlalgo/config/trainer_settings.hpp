@@ -113,6 +113,7 @@ using TrainerSettings = trainer::BasicTrainerConfig<optim::AnyOptimizer>;
   loop.output_dir = c.output_dir;
   loop.title = method + " on " + std::filesystem::path(c.base_model).filename().string();
   loop.progress = true;
+  loop.signals = true;
   loop.report = true;
   loop.tensorboard = c.use_tensorboard;
   loop.max_steps = plan.total_steps;

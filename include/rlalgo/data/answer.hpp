@@ -17,9 +17,9 @@ inline constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 struct Answer {
   std::int64_t row = 0;                         // index of the pair or example in the dataset
   bool desirable = true;                        // chosen, or labelled true
-  std::vector<TokenId> ids;                     // prompt, then completion
+  std::vector<TokenId> ids{};                   // prompt, then completion
   std::int64_t prompt_tokens = 0;               // of ids; at least 1
-  std::vector<TokenId> mismatched;              // KTO: the completion of another row, to the same prompt; else empty
+  std::vector<TokenId> mismatched{};            // KTO: the completion of another row, to the same prompt; else empty
   std::vector<float> reference_log_probs = {};  // [completion] or empty
   double reference_row = unknown;               // Σ over the completion as computed before training; NaN = not known
   double mismatched_reference = unknown;        // the same for `mismatched`

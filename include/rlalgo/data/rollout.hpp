@@ -21,9 +21,9 @@ enum class Finish { stop, length, aborted };  // ended by an end token, by the l
 // A dataset row that can be prompted: the tokens to feed the model, and everything the rewards may ask for.
 struct TokenizedPrompt {
   std::int64_t row = 0;                  // index in the dataset
-  std::vector<TokenId> ids;              // rendered and tokenized, generation prompt included
-  SharedJson prompt;                     // the source: a string, or a list of {"role", "content"} messages
-  Json columns;                          // the other dataset columns, an object
+  std::vector<TokenId> ids{};            // rendered and tokenized, generation prompt included
+  SharedJson prompt{};                   // the source: a string, or a list of {"role", "content"} messages
+  Json columns{};                        // the other dataset columns, an object
   std::vector<TokenId> answer_ids = {};  // an answer that is known, for losses with a likelihood term; mostly none
   std::vector<std::uint8_t> answer_mask = {};  // [answer_ids], 0 = no likelihood term; empty = all have one
   bool has_prompt = true;    // false: the row says nothing, `prompt` is an empty message that an environment fills
@@ -33,11 +33,11 @@ struct TokenizedPrompt {
 // What else happened in a completion that did not come of one prompt and one draw: an environment or tools answered the
 // model, or a rollout function made it.
 struct Episode {
-  Json messages;  // after the prompt: the model's, the environment's and the tools'; a string: the completion is
-                  // this text whatever the prompt is; null: there is only the text
-  std::string last_text;   // of the model's last message
-  double reward = 0.0;     // the environment's
-  std::int64_t turns = 0;  // messages of the model
+  Json messages{};  // after the prompt: the model's, the environment's and the tools'; a string: the completion is
+                    // this text whatever the prompt is; null: there is only the text
+  std::string last_text{};  // of the model's last message
+  double reward = 0.0;      // the environment's
+  std::int64_t turns = 0;   // messages of the model
   bool has_tools = false;
   std::int64_t tool_calls = 0;
   std::int64_t tool_failures = 0;  // calls answered with an error
@@ -48,8 +48,8 @@ struct Episode {
 
 // One completion as a generator returns it.
 struct Completion {
-  std::vector<TokenId> ids;      // up to and including the end token
-  std::vector<float> log_probs;  // [ids] nats, under the distribution that was sampled from; empty = not known
+  std::vector<TokenId> ids{};      // up to and including the end token
+  std::vector<float> log_probs{};  // [ids] nats, under the distribution that was sampled from; empty = not known
   Finish finish = Finish::stop;
   std::vector<std::uint8_t> loss_mask = {};          // [ids], 0 = not the model's; empty = all the model's
   std::vector<TokenId> prompt_ids = {};              // where it is not the request's prompt that was continued
@@ -65,25 +65,25 @@ struct Completion {
 
 // One sample of a generation batch: an episode, whose further rows it holds.
 struct Rollout {
-  std::int64_t row = 0;                    // dataset row of the prompt
-  SharedJson prompt;                       // shared by the group: string or messages
-  Json columns;                            // other dataset columns, object
-  std::vector<TokenId> prompt_ids;         //
-  std::vector<TokenId> completion_ids;     // [T]
-  std::vector<float> sampling_log_probs;   // [T] or empty: from the generator
-  std::vector<float> old_log_probs;        // [T] or empty: of the policy that generated, by the trainer's own scoring
-  std::vector<float> reference_log_probs;  // [T] or empty
-  std::vector<std::uint8_t> loss_mask;     // [T] or empty = all ones; 0 = token came from a tool or environment
-  std::string text;                        // decoded completion, special tokens skipped
+  std::int64_t row = 0;                      // dataset row of the prompt
+  SharedJson prompt{};                       // shared by the group: string or messages
+  Json columns{};                            // other dataset columns, object
+  std::vector<TokenId> prompt_ids{};         //
+  std::vector<TokenId> completion_ids{};     // [T]
+  std::vector<float> sampling_log_probs{};   // [T] or empty: from the generator
+  std::vector<float> old_log_probs{};        // [T] or empty: of the policy that generated, by the trainer's own scoring
+  std::vector<float> reference_log_probs{};  // [T] or empty
+  std::vector<std::uint8_t> loss_mask{};     // [T] or empty = all ones; 0 = token came from a tool or environment
+  std::string text{};                        // decoded completion, special tokens skipped
   Finish finish = Finish::stop;
   std::int64_t weights_version = 0;                // version of the weights that generated it
   std::vector<std::uint16_t> routed_experts = {};  // as Completion's
-  std::vector<double> rewards;                     // one per reward function, NaN = not applicable
+  std::vector<double> rewards{};                   // one per reward function, NaN = not applicable
   double advantage = 0.0;
   // A known answer to the prompt, whose likelihood the loss may add; the first row of a group has it.
   std::vector<TokenId> answer_ids = {};
   std::vector<std::uint8_t> answer_mask = {};  // as TokenizedPrompt's
-  Json logged;  // what reward functions logged about it (log_extra), an object; null = nothing
+  Json logged{};  // what reward functions logged about it (log_extra), an object; null = nothing
   std::shared_ptr<const Episode> episode = nullptr;  // of several turns; not in checkpoints, for rewards are known then
   bool own_prompt = false;                           // prompt_ids are not those of the dataset row
   // The further rows of its episode, in the order in which they were played: their tokens, log-probs, mask, text. What they

@@ -46,7 +46,7 @@ concept Environment = requires(E& environment, const Json& row, std::uint64_t se
 };
 
 struct Start {
-  Json row;                      // the dataset's columns, and "prompt" where the row has one
+  Json row{};                    // the dataset's columns, and "prompt" where the row has one
   std::uint64_t seed = 0;        // a function of the run's seed, the generation and the completion's index
   std::uint64_t group_seed = 0;  // one for all completions of a prompt
   bool own_task = false;         // the environment says what there is to do: there is no prompt

@@ -25,6 +25,7 @@
 
 namespace rlalgo::feature {
 
+// What makes advantages of the terms of one group.
 template <class E>
 concept GroupEstimator = requires(const E& estimator, std::span<const double> term) {
   { estimator(term, term) } -> std::same_as<std::vector<double>>;

@@ -49,7 +49,7 @@ struct TextGroup {
 
 struct TextMatchingConfig {
   Pooling pooling = Pooling::last_token;
-  MatchingConfig matching;
+  MatchingConfig matching{};
   double alignment_coef = 1.0;
   double diversity_coef = 1.0;
   std::size_t longest = 2048;  // tokens of a text

@@ -31,7 +31,7 @@
 namespace rlalgo::http {
 
 struct ClientConfig {
-  std::string base_url;                              // http://host:port, a path may follow
+  std::string base_url{};                            // http://host:port, a path may follow
   double connect_seconds = 10.0;                     // one attempt to connect to one address
   double call_seconds = 600.0;                       // one call: all attempts and waits, to the last byte of the answer
   std::size_t header_limit = std::size_t{64} << 10;  // bytes

@@ -34,7 +34,7 @@
 namespace rlalgo::http {
 
 struct WebSocketConfig {
-  std::string url;              // ws://host:port/path?query
+  std::string url{};            // ws://host:port/path?query
   Headers headers = {};         // beside those of the handshake
   double connect_seconds = 10;  // name, connection and handshake
   double call_seconds = 600;    // one send or receive

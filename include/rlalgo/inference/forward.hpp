@@ -21,9 +21,9 @@
 namespace rlalgo::inference {
 
 struct Row {
-  data::TokenId token;
-  std::int64_t position;
-  std::byte* const* pages;  // of its sequence, long enough for `position`
+  data::TokenId token{};
+  std::int64_t position{};
+  std::byte* const* pages{};  // of its sequence, long enough for `position`
   // What its sequence carries from token to token, where the model has layers that do (KvCache::Sequence); and where that is to be
   // copied once it has this row, or null.
   std::byte* state = nullptr;

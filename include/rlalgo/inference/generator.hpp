@@ -23,7 +23,7 @@ struct SamplingConfig {
   double min_p = 0.0;               // 0 = off
   double repetition_penalty = 1.0;  // 1 = off; applies to prompt and completion tokens
   std::int64_t max_new_tokens = 512;
-  std::vector<data::TokenId> stop_ids;  // any of these ends a completion and is kept as its last token
+  std::vector<data::TokenId> stop_ids{};  // any of these ends a completion and is kept as its last token
   // A text with any of these in it ends one, too; the tokens that made it stay, the last of which may go on behind it.
   std::vector<std::string> stop_strings = {};
   std::int64_t min_new_tokens = 0;  // before so many no end id can be drawn, and no string ends
@@ -31,7 +31,7 @@ struct SamplingConfig {
 
 // `count` completions of one prompt.
 struct Request {
-  std::vector<data::TokenId> prompt;
+  std::vector<data::TokenId> prompt{};
   std::int64_t count = 1;
   std::uint64_t first_index = 0;  // completion j draws from random index first_index + j: placement cannot change it
   // Not empty: nothing is drawn, these are the tokens of the completion, and their log-probs are log_softmax(l / T). No

@@ -66,11 +66,11 @@ enum class LogProbKind { drawn_from, model };
 using LogitsEdit = std::function<void(std::span<float> logits, std::span<const data::TokenId> completion)>;
 
 struct RequestSpec {
-  std::vector<data::TokenId> prompt;
-  std::int64_t count = 1;   // completions of the one prompt, which is computed once
-  SamplingConfig sampling;  // max_new_tokens and stop_ids included
+  std::vector<data::TokenId> prompt{};
+  std::int64_t count = 1;     // completions of the one prompt, which is computed once
+  SamplingConfig sampling{};  // max_new_tokens and stop_ids included
   // The draw of token t of completion j is a function of (key, first_index + j, first_position + t).
-  DrawKey key;
+  DrawKey key{};
   std::uint64_t first_index = 0;
   std::uint32_t first_position = 0;
   std::vector<data::TokenId> given = {};  // not empty: these are the tokens, only their log-probs are computed

@@ -16,8 +16,8 @@ struct SchedulerConfig {
   std::size_t cache_bytes = 0;        // of keys and values; 0 = what running requests need at their peak
   // Of states that are saved behind pages, where the model carries any (kv_cache.hpp): without them no prefix is found again.
   std::size_t saved_bytes = std::size_t{512} << 20U;
-  bool prefix_cache = true;            // keep pages that nobody uses any more, as long as there is room
-  std::vector<data::TokenId> eos_ids;  // the model's end ids, beside those of a request
+  bool prefix_cache = true;              // keep pages that nobody uses any more, as long as there is room
+  std::vector<data::TokenId> eos_ids{};  // the model's end ids, beside those of a request
 };
 
 }  // namespace rlalgo::inference

@@ -18,7 +18,7 @@ namespace rlalgo::loss {
 class AnySurrogate {
  public:
   struct Config {
-    std::function<Tensor(const PolicyTerms&, Metrics&)> call;
+    std::function<Tensor(const PolicyTerms&, Metrics&)> call{};
     bool takes_sampling_ratio = false;
   };
 
@@ -46,7 +46,7 @@ class AnySurrogate {
 class AnyReduction {
  public:
   struct Config {
-    std::function<Tensor(const Tensor&, const Scored&, const Counts&)> call;
+    std::function<Tensor(const Tensor&, const Scored&, const Counts&)> call{};
     TokenShare token_share = TokenShare::mixed;
   };
 
@@ -77,7 +77,7 @@ class AnyWeights {
  public:
   using Call = std::function<Tensor(const PolicyTerms&, Metrics&)>;
   struct Config {
-    std::vector<Call> calls;
+    std::vector<Call> calls{};
   };
   static constexpr Needs needs{.old_log_prob = true, .sampling_log_prob = true};  // of any weight there is
 

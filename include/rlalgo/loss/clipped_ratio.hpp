@@ -24,7 +24,7 @@ struct ClippedRatio {
   struct Config {
     double epsilon_low = 0.2;
     double epsilon_high = 0.2;
-    std::optional<double> delta;  // > 1 + epsilon_high to have an effect of its own
+    std::optional<double> delta{};  // > 1 + epsilon_high to have an effect of its own
   };
 
   ClippedRatio() = default;

@@ -64,26 +64,26 @@ constexpr Needs operator|(Needs a, const Needs& b) {
 }
 
 struct Scored {
-  Tensor log_prob;      // [N] current policy, with graph, temperature applied
-  Tensor entropy;       // [N] nats; without graph unless Needs::entropy
-  Tensor old_log_prob;  // [N] data; of rows without, log_prob detached. Samplers of one's own may leave it undefined
-  Tensor reference_log_prob;  // [N] data, or undefined
-  Tensor sampling_log_prob;   // [N] data, or undefined
-  Tensor mask;                // [N] 1 = token carries loss, 0 = it does not (same dtype as log_prob)
-  Tensor row;                 // [N] int64: row index of each token
-  Tensor row_length;          // [R] Σ mask of the row (same dtype as log_prob)
-  Tensor advantage;           // [R], or undefined for losses over data
+  Tensor log_prob{};      // [N] current policy, with graph, temperature applied
+  Tensor entropy{};       // [N] nats; without graph unless Needs::entropy
+  Tensor old_log_prob{};  // [N] data; of rows without, log_prob detached. Samplers of one's own may leave it undefined
+  Tensor reference_log_prob{};  // [N] data, or undefined
+  Tensor sampling_log_prob{};   // [N] data, or undefined
+  Tensor mask{};                // [N] 1 = token carries loss, 0 = it does not (same dtype as log_prob)
+  Tensor row{};                 // [N] int64: row index of each token
+  Tensor row_length{};          // [R] Σ mask of the row (same dtype as log_prob)
+  Tensor advantage{};           // [R], or undefined for losses over data
 
   // [N] 1 = token of the likelihood term: of a chosen (desirable) row, of an answer that a row brings. Undefined where
   // no loss asks for it. Tokens of an answer have mask 0.
-  Tensor likelihood_mask;
+  Tensor likelihood_mask{};
 
   // Preference data only, undefined elsewhere.
-  Tensor reference_row_log_prob;  // [R] data: Σ over the row, in place of reference_log_prob
-  Tensor desirable;               // [R] 1 or 0: chosen rows, or the labels of unpaired data
-  Tensor mean_logit;              // [N] data: mean of the logits over the vocabulary
-  Tensor greedy;                  // [N] data: 1 = the target has the highest logit
-  Tensor collision;               // [N] data: log Σ_v p_v²
+  Tensor reference_row_log_prob{};  // [R] data: Σ over the row, in place of reference_log_prob
+  Tensor desirable{};               // [R] 1 or 0: chosen rows, or the labels of unpaired data
+  Tensor mean_logit{};              // [N] data: mean of the logits over the vocabulary
+  Tensor greedy{};                  // [N] data: 1 = the target has the highest logit
+  Tensor collision{};               // [N] data: log Σ_v p_v²
 };
 
 // Totals over the optimizer step: all micro-batches of all ranks.
@@ -104,8 +104,8 @@ static_assert(sizeof(Counts) == counts_fields.size() * sizeof(double),
               "a field of loss::Counts is not in counts_fields");
 
 struct Result {
-  Tensor value;         // [] with gradient; sum over parts = loss of the step
-  Metrics metrics;      // exact under merge
+  Tensor value{};       // [] with gradient; sum over parts = loss of the step
+  Metrics metrics{};    // exact under merge
   Tensor margins = {};  // [P] data: reward of chosen − rejected of each pair; undefined where rows are no pairs
 };
 

@@ -77,7 +77,7 @@ class AnyObjective {
     bool per_pair;
   };
   struct Config {
-    std::vector<Term> terms;  // at least one
+    std::vector<Term> terms{};  // at least one
   };
   static constexpr bool uses_scores = true;  // it may; whether it does, all_use_scores() says
   static constexpr bool per_pair = true;     // likewise all_per_pair()

@@ -34,7 +34,7 @@ struct RopeConfig {
 };
 
 struct DecoderConfig {
-  std::string model_type;  // of a family in detail/families.hpp: "llama", "qwen3", "gemma3_text", …
+  std::string model_type{};  // of a family in detail/families.hpp: "llama", "qwen3", "gemma3_text", …
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
   std::int64_t intermediate_size = 0;
@@ -43,7 +43,7 @@ struct DecoderConfig {
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
   std::int64_t max_position_embeddings = 0;
-  NormSpec norm;                        // of all norms of the model
+  NormSpec norm{};                      // of all norms of the model
   double embedding_scale = 1.0;         // what the input embedding gives is multiplied by it …
   bool rounds_embedding_scale = false;  // … rounded to the embedding's dtype
   double logit_scale = 1.0;             // logits are multiplied by it

@@ -38,7 +38,7 @@ namespace rlalgo::model {
 class DecoderPass {
  public:
   struct Settings {
-    const Operations* operations;
+    const Operations* operations{};
     std::shared_ptr<LayerGate> gate = {};  // or null
     DropoutDraw dropout = {};
     std::shared_ptr<RouterLoad> load = {};      // or null; then all rows of the last layer are wanted

@@ -94,10 +94,10 @@ struct ExpertGroups {
 
 // What the backward pass of experts needs.
 struct ExpertTape {
-  Routing routing;
-  ExpertGroups groups;
-  Tensor gate, up;                                 // [P, I] each
-  Tensor shared_gate, shared_up, shared_strength;  // [S, I'], [S, I'], σ [S, 1]
+  Routing routing{};
+  ExpertGroups groups{};
+  Tensor gate{}, up{};                                   // [P, I] each
+  Tensor shared_gate{}, shared_up{}, shared_strength{};  // [S, I'], [S, I'], σ [S, 1]
 };
 
 namespace detail {

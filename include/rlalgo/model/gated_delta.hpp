@@ -55,7 +55,7 @@ struct DeltaLayout {
   struct Batch {
     std::size_t of = 0;
     std::int64_t first = 0, count = 0;
-    Tensor before;  // [count] of the depth above, or of the given states; undefined: they begin with nothing
+    Tensor before{};  // [count] of the depth above, or of the given states; undefined: they begin with nothing
   };
   struct Depth {
     std::vector<Batch> batches;

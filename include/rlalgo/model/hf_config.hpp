@@ -32,22 +32,22 @@ namespace rlalgo::model {
 using Json = nlohmann::ordered_json;
 
 struct HfConfig {
-  DecoderConfig decoder;
-  Json json;  // config.json as it was; of a model that sees images, what it says of the text model
-  std::vector<std::int64_t> eos_token_ids;  // of config.json
-  std::optional<std::int64_t> bos_token_id, pad_token_id;
-  std::map<std::string, c10::ScalarType> stored;  // of each tensor in the files that were loaded; empty: of none
+  DecoderConfig decoder{};
+  Json json{};  // config.json as it was; of a model that sees images, what it says of the text model
+  std::vector<std::int64_t> eos_token_ids{};  // of config.json
+  std::optional<std::int64_t> bos_token_id{}, pad_token_id{};
+  std::map<std::string, c10::ScalarType> stored{};  // of each tensor in the files that were loaded; empty: of none
   // quantization_config is bitsandbytes': what it says products are computed in.
   std::optional<c10::ScalarType> quantised_compute = {};
 };
 
 // What generation_config.json says. Fields that it leaves out are empty, never a library default.
 struct GenerationConfig {
-  std::vector<std::int64_t> eos_token_ids;  // stop at any
-  std::optional<std::int64_t> bos_token_id, pad_token_id, top_k, max_new_tokens;
-  std::optional<double> temperature, top_p, min_p, repetition_penalty;
-  std::optional<bool> do_sample;
-  Json json;
+  std::vector<std::int64_t> eos_token_ids{};  // stop at any
+  std::optional<std::int64_t> bos_token_id{}, pad_token_id{}, top_k{}, max_new_tokens{};
+  std::optional<double> temperature{}, top_p{}, min_p{}, repetition_penalty{};
+  std::optional<bool> do_sample{};
+  Json json{};
 };
 
 namespace detail {

@@ -42,18 +42,18 @@ struct LoraConfig {
   std::int64_t r = 8;
   double alpha = 8.0;
   double dropout = 0.0;
-  std::vector<std::string> target_modules;
-  std::string target_pattern;                // used when the list is empty
-  bool every_linear = false;                 // all linear maps of the layers, too: with_every_linear() names them
-  std::vector<std::string> exclude_modules;  // as target_modules
-  std::string exclude_pattern;               // a regular expression that covers a path; used when the list is empty
+  std::vector<std::string> target_modules{};
+  std::string target_pattern{};                // used when the list is empty
+  bool every_linear = false;                   // all linear maps of the layers, too: with_every_linear() names them
+  std::vector<std::string> exclude_modules{};  // as target_modules
+  std::string exclude_pattern{};               // a regular expression that covers a path; used when the list is empty
   std::vector<std::string>
-      target_parameters;                     // of experts: the ends of paths like model.layers.0.mlp.experts.down_proj
-  std::vector<std::string> modules_to_save;  // trained whole, in copies of their own
-  std::vector<std::int64_t> layers_to_transform;  // empty: all; only with a list of targets
-  std::vector<std::string> layers_pattern;        // names of the list of layers in a path; empty: any; only with layers
-  std::vector<std::pair<std::string, std::int64_t>> rank_pattern;
-  std::vector<std::pair<std::string, double>> alpha_pattern;
+      target_parameters;  // of experts: the ends of paths like model.layers.0.mlp.experts.down_proj
+  std::vector<std::string> modules_to_save{};       // trained whole, in copies of their own
+  std::vector<std::int64_t> layers_to_transform{};  // empty: all; only with a list of targets
+  std::vector<std::string> layers_pattern{};  // names of the list of layers in a path; empty: any; only with layers
+  std::vector<std::pair<std::string, std::int64_t>> rank_pattern{};
+  std::vector<std::pair<std::string, double>> alpha_pattern{};
   bool use_rslora = false;  // scale α/√r instead of α/r
   bool use_dora = false;    // a trained magnitude per output row
   LoraInit init = LoraInit::standard;

@@ -23,8 +23,8 @@ namespace rlalgo::model {
 using tensor::Tensor;
 
 struct Parameter {
-  std::string name;
-  Tensor value;              // leaf; requires_grad when it is trained
+  std::string name{};
+  Tensor value{};            // leaf; requires_grad when it is trained
   bool weight_decay = true;  // false for norms and biases
 };
 
@@ -42,13 +42,13 @@ struct ScoreOptions {
 };
 
 struct Scores {
-  Tensor log_prob;  // [N] nats, row after row as in TokenTree::target
-  Tensor entropy;   // [N] nats, undefined unless asked for
+  Tensor log_prob{};  // [N] nats, row after row as in TokenTree::target
+  Tensor entropy{};   // [N] nats, undefined unless asked for
   // Without graph, undefined unless asked for:
-  Tensor mean_logit;            // [N] mean over the vocabulary of the logits before the temperature
-  Tensor greedy;                // [N] 1 = the target has the highest logit
-  Tensor collision;             // [N] log Σ_v p_v²
-  Tensor balance;               // []
+  Tensor mean_logit{};          // [N] mean over the vocabulary of the logits before the temperature
+  Tensor greedy{};              // [N] 1 = the target has the highest logit
+  Tensor collision{};           // [N] log Σ_v p_v²
+  Tensor balance{};             // []
   Tensor replay_mismatch = {};  // [] where the tree says which experts tokens pass (router_replay.hpp)
 };
 

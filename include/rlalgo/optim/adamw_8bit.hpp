@@ -38,7 +38,7 @@
 namespace rlalgo::optim {
 
 struct AdamW8bitConfig {
-  AdamWConfig adam;
+  AdamWConfig adam{};
   std::int64_t min_elements = 4096;                          // bitsandbytes: min_8bit_size
   std::vector<std::string> whole = {"embed_tokens.weight"};  // ends of names
 };

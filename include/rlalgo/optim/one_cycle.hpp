@@ -20,8 +20,8 @@
 namespace rlalgo::optim {
 
 struct OneCycleConfig {
-  std::optional<double> rise_share;  // of the steps; not set: warm-up steps / total steps
-  bool straight = false;             // no cosine within a phase
+  std::optional<double> rise_share{};  // of the steps; not set: warm-up steps / total steps
+  bool straight = false;               // no cosine within a phase
   bool three_phases = false;
   bool cycle_momentum = true;  // moves the optimizer's β₁
   double base_momentum = 0.85;

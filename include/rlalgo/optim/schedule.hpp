@@ -44,17 +44,17 @@ struct ScheduleConfig {
   std::string name = "linear";
   double learning_rate = 1e-6;  // the peak
   std::int64_t warmup_steps = 0;
-  std::int64_t total_steps = 0;       // 0 = as many as the run has
-  double min_ratio = 0.0;             // cosines, polynomial, rex, warmup_stable_decay: rate at the end / peak
-  double constant_ratio = 0.0;        // cosine: share of the run after which the rate stays at its minimum; 0 = never
-  bool quadratic_warmup = false;      // square of the linear warm-up
-  std::optional<double> cycles;       // cosines: waves, half a one unless set; cosine_with_restarts: falls, one
-  std::optional<double> first_ratio;  // cosine_warmup_with_min_lr: rate of the first step / peak
-  double power = 1.0;                 // polynomial
-  std::int64_t timescale = 0;         // inverse_sqrt: steps; 0 = the warm-up's, or 10,000 without one
-  StableDecayConfig stable_decay;
-  OneCycleConfig one_cycle;
-  PlateauConfig plateau;
+  std::int64_t total_steps = 0;         // 0 = as many as the run has
+  double min_ratio = 0.0;               // cosines, polynomial, rex, warmup_stable_decay: rate at the end / peak
+  double constant_ratio = 0.0;          // cosine: share of the run after which the rate stays at its minimum; 0 = never
+  bool quadratic_warmup = false;        // square of the linear warm-up
+  std::optional<double> cycles{};       // cosines: waves, half a one unless set; cosine_with_restarts: falls, one
+  std::optional<double> first_ratio{};  // cosine_warmup_with_min_lr: rate of the first step / peak
+  double power = 1.0;                   // polynomial
+  std::int64_t timescale = 0;           // inverse_sqrt: steps; 0 = the warm-up's, or 10,000 without one
+  StableDecayConfig stable_decay{};
+  OneCycleConfig one_cycle{};
+  PlateauConfig plateau{};
 };
 
 class Schedule {

@@ -20,7 +20,7 @@ namespace rlalgo::optim {
 struct StableDecayConfig {
   enum class Shape { linear, cosine, one_minus_sqrt };
   std::int64_t decay_steps = 0;
-  std::optional<std::int64_t> stable_steps;  // not set: what warm-up and decay leave of all steps
+  std::optional<std::int64_t> stable_steps{};  // not set: what warm-up and decay leave of all steps
   Shape warmup = Shape::linear;
   Shape decay = Shape::cosine;
 };

@@ -33,8 +33,8 @@ struct GymConfig {
   std::string head = "http://127.0.0.1:11000";
   double start_seconds = 600.0;  // until the head and the servers that are needed answer
   std::int64_t retries = 1;      // of one call, within its time
-  std::function<nlohmann::ordered_json(const std::string& yaml)> yaml;  // what the head's text says
-  std::function<void(const std::string&)> tell = {};                    // a line for the log
+  std::function<nlohmann::ordered_json(const std::string& yaml)> yaml{};  // what the head's text says
+  std::function<void(const std::string&)> tell = {};                      // a line for the log
   std::function<void()> still_starting = {};  // asked while nobody answers: throws when there is nothing to wait for
   std::stop_token stop = {};
 };

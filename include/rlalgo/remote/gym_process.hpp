@@ -20,12 +20,12 @@
 namespace rlalgo::remote {
 
 struct GymProcessConfig {
-  std::filesystem::path directory;        // a NeMo Gym: with .venv/bin/ng_run
-  std::vector<std::string> config_paths;  // as ng_run takes them: below `directory`, or of the installed package
+  std::filesystem::path directory{};        // a NeMo Gym: with .venv/bin/ng_run
+  std::vector<std::string> config_paths{};  // as ng_run takes them: below `directory`, or of the installed package
   std::int64_t head_port = 11000;
   bool waits_for_model = false;             // whether the Gym is to wait for its model endpoint
   std::vector<std::string> overrides = {};  // further arguments, as Hydra has them: +key=value
-  std::filesystem::path log;
+  std::filesystem::path log{};
   double stop_seconds = 30.0;
 };
 

@@ -34,10 +34,10 @@
 namespace rlalgo::remote {
 
 struct OpenAiConfig {
-  http::ClientConfig server;   // with the key, where it asks for one, among its headers
-  std::string model = {};      // empty: the server's first
-  std::string adapter = {};    // is asked where the server has it
-  double start_seconds = 0.0;  // how long the first call waits for the server; 0 = not at all
+  http::ClientConfig server{};  // with the key, where it asks for one, among its headers
+  std::string model = {};       // empty: the server's first
+  std::string adapter = {};     // is asked where the server has it
+  double start_seconds = 0.0;   // how long the first call waits for the server; 0 = not at all
   std::function<void(const std::string&)> tell = {};
   std::int64_t vocab_size = 0;                         // of the model that is trained; 0 = ids are not checked
   nlohmann::ordered_json generation_kwargs = nullptr;  // merged over the fields of a request

@@ -35,7 +35,7 @@
 namespace rlalgo::remote {
 
 struct OpenEnvConfig {
-  std::string url;                   // ws://HOST:PORT[/PATH], or http://…
+  std::string url{};                 // ws://HOST:PORT[/PATH], or http://…
   double seconds = 60.0;             // one answer; also until there is room for one session
   std::size_t at_once = 64;          // sessions that are waited for side by side
   bool failures_end_the_run = true;  // when all episodes of a generation fail

@@ -30,10 +30,10 @@
 namespace rlalgo::remote {
 
 struct PythonConfig {
-  std::string python;                               // program; empty: $RLALGO_PYTHON, else python3 from PATH
-  std::vector<std::filesystem::path> search_paths;  // where modules are found first, in this order; empty: the cwd
-  double start_seconds = 120.0;                     // to start Python and import a module
-  double call_seconds = 300.0;                      // for one call of one function
+  std::string python{};                               // program; empty: $RLALGO_PYTHON, else python3 from PATH
+  std::vector<std::filesystem::path> search_paths{};  // where modules are found first, in this order; empty: the cwd
+  double start_seconds = 120.0;                       // to start Python and import a module
+  double call_seconds = 300.0;                        // for one call of one function
 };
 
 class PythonWorker {
@@ -52,7 +52,7 @@ class PythonWorker {
 
   // A loaded function and the keywords that it gets besides.
   struct Request {
-    std::string function;
+    std::string function{};
     reward::Json keywords = reward::Json::object();
   };
   // What one function of a call came to: values and what it logged, or the error.

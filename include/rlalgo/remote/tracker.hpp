@@ -28,15 +28,15 @@
 namespace rlalgo::remote {
 
 struct TrackerConfig {
-  std::string name;                                // wandb, mlflow, trackio, comet
-  std::map<std::string, std::string> environment;  // variables that its client reads
-  nlohmann::ordered_json settings;                 // of the run, flat; an object
-  std::string python = {};                         // empty: $RLALGO_PYTHON, else python3
-  double start_seconds = 120.0;                    // to import and begin
-  double call_seconds = 30.0;                      // for one hand-over
-  double end_seconds = 60.0;                       // for all that is left when the run ends
-  std::size_t most_waiting = 1000;                 // records
-  std::function<void(const std::string&)> tell;    // hears where the run is, and what went wrong; on the run's thread
+  std::string name{};                                // wandb, mlflow, trackio, comet
+  std::map<std::string, std::string> environment{};  // variables that its client reads
+  nlohmann::ordered_json settings{};                 // of the run, flat; an object
+  std::string python = {};                           // empty: $RLALGO_PYTHON, else python3
+  double start_seconds = 120.0;                      // to import and begin
+  double call_seconds = 30.0;                        // for one hand-over
+  double end_seconds = 60.0;                         // for all that is left when the run ends
+  std::size_t most_waiting = 1000;                   // records
+  std::function<void(const std::string&)> tell{};    // hears where the run is, and what went wrong; on the run's thread
 };
 
 class Tracker : public run::Observer {

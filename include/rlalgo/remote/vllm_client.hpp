@@ -41,7 +41,7 @@
 namespace rlalgo::remote {
 
 struct VllmConfig {
-  http::ClientConfig server;
+  http::ClientConfig server{};
   double start_seconds = 240.0;                        // how long the first call waits for the server
   std::function<void(const std::string&)> tell = {};   // hears that it does
   std::int64_t vocab_size = 0;                         // of the model that is trained; 0 = ids are not checked

@@ -26,29 +26,34 @@ namespace rlalgo::reward {
 // One completion of a call, all views.
 struct Sample {
   const std::string& text;
-  std::span<const std::int32_t> ids;  // end token included
+  std::span<const std::int32_t> ids{};  // end token included
   const Json& prompt;
   const Json& completion;
   const Json& columns;
-  std::int64_t step;
+  std::int64_t step{};
 };
 
+// All completions of a batch at once: one reward for each.
 template <class F>
 concept BatchScorer = requires(F& f, const RewardCall& call) {
   { f(call) } -> std::convertible_to<std::vector<double>>;
 };
+// One completion, with its ids, text and columns.
 template <class F>
 concept SampleScorer = requires(F& f, const Sample& sample) {
   { f(sample) } -> std::convertible_to<double>;
 };
+// The text of a completion and the columns of its row.
 template <class F>
 concept ColumnScorer = requires(F& f, const std::string& text, const Json& columns) {
   { f(text, columns) } -> std::convertible_to<double>;
 };
+// The text of a completion.
 template <class F>
 concept TextScorer = requires(F& f, const std::string& text) {
   { f(text) } -> std::convertible_to<double>;
 };
+// What may stand as a reward: a callable of one of these forms.
 template <class F>
 concept RewardFunctor = BatchScorer<F> || SampleScorer<F> || ColumnScorer<F> || TextScorer<F>;
 

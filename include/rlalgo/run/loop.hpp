@@ -53,13 +53,14 @@ struct Cadence {
 
 struct LoopConfig {
   std::filesystem::path output_dir = "model-out";
-  std::string title;                  // for the report: recipe and model
+  std::string title{};                // for the report: recipe and model
   std::int64_t max_steps = 0;         // optimizer steps of the whole run, resumed ones included
   double num_epochs = 1.0;            // for trainer_state.json
   std::int64_t train_batch_size = 1;  // micro-batch, for trainer_state.json
   std::int64_t logging_steps = 1;     // a record every so many steps …
   bool logging_first_step = true;     // … and after step 1; the last step is always logged
-  Cadence save = Cadence::epochs();   // checkpoint-N; unless never, the last step saves too
+  Cadence save = Cadence::never();    // checkpoint-N; unless never, the last step saves too
+  bool signals = false;               // Ctrl-C, SIGTERM … end the step, save and end the run (interrupt.hpp)
   bool save_first_step = false;       // an extra checkpoint after step 1
   bool save_only_model = false;       // no optimizer state: cannot be resumed
   std::int64_t save_total_limit = 4;  // checkpoints kept; ≤ 0 means 4
@@ -67,11 +68,11 @@ struct LoopConfig {
   std::size_t logged_samples = 4;     // rollouts per record in samples.jsonl
   bool eval_first = false;            // also before step 1
   LossWatchdogConfig watchdog = {};   // ends the run early
-  std::optional<std::filesystem::path> resume_from_checkpoint;
-  bool resume_verified = false;           // the digests of its files were just compared
-  std::vector<std::string> resume_notes;  // told when the run starts
-  ResumeRules resume_rules = {};          // what of `settings` may differ from the checkpoint's
-  bool progress = true;                   // on standard output
+  std::optional<std::filesystem::path> resume_from_checkpoint{};
+  bool resume_verified = false;             // the digests of its files were just compared
+  std::vector<std::string> resume_notes{};  // told when the run starts
+  ResumeRules resume_rules = {};            // what of `settings` may differ from the checkpoint's
+  bool progress = true;                     // on standard output
   bool tensorboard = true;
   bool report = true;
   Json identity = Json::object();  // see resume.hpp: a difference forbids resuming
@@ -80,21 +81,21 @@ struct LoopConfig {
 
 struct Callbacks {
   // One update of the weights. `step` is 0-based: the number of updates before it.
-  std::function<StepResult(std::int64_t step)> train_step;
+  std::function<StepResult(std::int64_t step)> train_step{};
   // Metrics of the held-out split, logged with the prefix eval_. Empty: no evaluation.
-  std::function<core::Metrics()> evaluate;
+  std::function<core::Metrics()> evaluate{};
   // Model and tokenizer files into `dir`, exactly: a run goes on from them.
-  std::function<void(const std::filesystem::path& dir)> save_model;
+  std::function<void(const std::filesystem::path& dir)> save_model{};
   // The same for others to open: the end of the run, and checkpoints that nothing goes on from. Empty: save_model.
   std::function<void(const std::filesystem::path& dir)> save_output = {};
   // Writes optimizer.safetensors … into `dir` and returns what else a resumed run needs: sampler cursor, versions …
-  std::function<Json(const std::filesystem::path& dir)> save_state;
+  std::function<Json(const std::filesystem::path& dir)> save_state{};
   // The inverse of save_model and save_state together.
-  std::function<void(const std::filesystem::path& dir, const Json& state)> restore_state;
+  std::function<void(const std::filesystem::path& dir, const Json& state)> restore_state{};
   // Up to `limit` rollouts of the step just trained, for samples.jsonl. Empty: none.
-  std::function<std::vector<Sample>(std::size_t limit)> samples;
+  std::function<std::vector<Sample>(std::size_t limit)> samples{};
   // Just before the record of a window of steps: what else goes with it (pairs.json). Empty: nothing.
-  std::function<void()> before_record;
+  std::function<void()> before_record{};
 };
 
 struct Outcome {

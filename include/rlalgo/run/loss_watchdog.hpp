@@ -19,8 +19,8 @@
 namespace rlalgo::run {
 
 struct LossWatchdogConfig {
-  std::optional<double> threshold;  // unset: nothing is watched
-  std::int64_t patience = 3;        // violations in a row
+  std::optional<double> threshold{};  // unset: nothing is watched
+  std::int64_t patience = 3;          // violations in a row
 };
 
 class LossWatchdog {

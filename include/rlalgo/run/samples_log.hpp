@@ -26,16 +26,16 @@ inline constexpr const char* pairs_file =
 // A part of a completion, as one side said it.
 struct Turn {
   bool model = true;  // false: a tool or an environment
-  std::string text;
+  std::string text{};
 };
 
 struct Sample {
-  std::string prompt;
-  std::string completion;
-  std::vector<std::pair<std::string, double>> rewards;  // NaN = not applicable
+  std::string prompt{};
+  std::string completion{};
+  std::vector<std::pair<std::string, double>> rewards{};  // NaN = not applicable
   double advantage = 0.0;
   bool cut = false;              // ended by the length limit
-  Json logged;                   // object of log_extra columns; null = none
+  Json logged{};                 // object of log_extra columns; null = none
   std::vector<Turn> turns = {};  // of a completion that is not all the model's; together they are the completion
 };
 

@@ -23,14 +23,14 @@ using Json = nlohmann::ordered_json;
 inline constexpr double no_value = std::numeric_limits<double>::quiet_NaN();
 
 struct StepResult {
-  double loss = no_value;                               // of the whole step: sum over micro-batches and ranks
-  double grad_norm = no_value;                          // before clipping
-  double learning_rate = no_value;                      // the rate this step used (with warm-up, 0 at step 1)
-  double epoch = 0.0;                                   // after this step
-  core::Metrics metrics;                                // the method's metrics, exact over the step
-  std::vector<std::pair<std::string, double>> seconds;  // parts of the step, logged as time/<name>
-  std::int64_t tokens = 0;                              // prompt + completion tokens handled, for tokens/s
-  std::vector<std::string> warnings;                    // for the user; of equal ones the first is shown
+  double loss = no_value;                                 // of the whole step: sum over micro-batches and ranks
+  double grad_norm = no_value;                            // before clipping
+  double learning_rate = no_value;                        // the rate this step used (with warm-up, 0 at step 1)
+  double epoch = 0.0;                                     // after this step
+  core::Metrics metrics{};                                // the method's metrics, exact over the step
+  std::vector<std::pair<std::string, double>> seconds{};  // parts of the step, logged as time/<name>
+  std::int64_t tokens = 0;                                // prompt + completion tokens handled, for tokens/s
+  std::vector<std::string> warnings{};                    // for the user; of equal ones the first is shown
 };
 
 // One line of metrics.jsonl. NaN and infinite values print as null.

@@ -20,11 +20,11 @@ namespace rlalgo::sampler {
 // The rows of one optimizer step, cut into micro-batches. The batch owns them: pointers are valid as long as it lives.
 template <class Row>
 struct Batch {
-  std::vector<std::vector<Row*>> parts;                 // micro-batches
-  std::vector<std::shared_ptr<void>> owners;            // of what the parts point into
-  core::Metrics metrics;                                // of making the batch
-  std::vector<std::pair<std::string, double>> seconds;  // what it took, for time/<name>; empty: measured as `data`
-  std::vector<std::string> warnings;                    // one line each, for the log
+  std::vector<std::vector<Row*>> parts{};                 // micro-batches
+  std::vector<std::shared_ptr<void>> owners{};            // of what the parts point into
+  core::Metrics metrics{};                                // of making the batch
+  std::vector<std::pair<std::string, double>> seconds{};  // what it took, for time/<name>; empty: measured as `data`
+  std::vector<std::string> warnings{};                    // one line each, for the log
 };
 
 // One call of the generator, scored: N rollouts in groups.

@@ -48,6 +48,7 @@ namespace rlalgo::sampler {
 
 using Json = nlohmann::ordered_json;
 
+// What GenerationBatches cuts into batches: generations, made one after another, with a state of their own.
 template <class S>
 concept GenerationSource = requires(S& source, const S& known, std::int64_t number, const Json& state) {
   typename S::Generator;

@@ -49,10 +49,10 @@
 namespace rlalgo::sampler {
 
 struct RolloutsConfig {
-  Geometry geometry;
+  Geometry geometry{};
   std::uint64_t seed = 42;
   bool shuffle = true;                      // permute the prompts anew each epoch
-  inference::SamplingConfig sampling;       // its ends also decide what counts as terminated
+  inference::SamplingConfig sampling{};     // its ends also decide what counts as terminated
   bool mask_truncated_completions = false;  // completions without an end token carry no loss
   bool count_tokens = true;                 // report num_tokens; evaluation does not
   // Tokens that the completions of a prompt may take, where prompts differ: the largest of a generation is the limit of

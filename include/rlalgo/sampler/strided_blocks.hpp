@@ -56,7 +56,7 @@ struct StridedConfig {
   double temperature = 0.6;                // 0 = greedy
   double top_p = 1.0;                      // 0 = the most likely token alone
   feature::Pooling pooling = feature::Pooling::last_token;
-  feature::MatchingConfig matching;  // whitening
+  feature::MatchingConfig matching{};  // whitening
   double alignment_coef = 1.0;
   double diversity_coef = 1.0;
   bool likelihood = false;            // the loss has a likelihood term

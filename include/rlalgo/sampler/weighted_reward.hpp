@@ -37,7 +37,7 @@ struct WeightedReward {
   WeightedReward(std::string name, F callable, double times = 1.0)
       : function(reward::from(std::move(name), std::move(callable))), weight(times) {}
 
-  std::shared_ptr<reward::RewardFunction> function;
+  std::shared_ptr<reward::RewardFunction> function{};
   double weight = 1.0;
   bool named = true;  // by its function; else by its place
 };

@@ -46,7 +46,7 @@ enum class PauseMode { keep, wait, abort };
 class Engine {
  public:
   struct Config {
-    inference::EngineConfig engine;
+    inference::EngineConfig engine{};
     std::size_t most_waiting = 1024;  // pieces of work of which something is not in the scheduler yet
     double watchdog_seconds = 120.0;  // a step that takes longer: healthy() is false
   };
@@ -61,11 +61,11 @@ class Engine {
   using Ticket = std::uint64_t;
 
   struct Counts {
-    inference::Scheduler::Counts scheduler;
+    inference::Scheduler::Counts scheduler{};
     std::size_t pending = 0;                                      // requests that are not in the scheduler yet
     std::size_t page_limit = 0;                                   // of the KV cache; 0 = none
     std::uint64_t stopped = 0, cut = 0, aborted = 0, failed = 0;  // requests that have ended, by why
-    Histogram first_token_seconds, inter_token_seconds, request_seconds, queue_seconds;
+    Histogram first_token_seconds{}, inter_token_seconds{}, request_seconds{}, queue_seconds{};
   };
 
   Engine(const model::DecoderConfig& decoder, Config config, std::vector<data::TokenId> stop_ids);

@@ -65,7 +65,7 @@ class BroadcastSync {
   enum class Order { trl, vllm };
   struct Settings {
     Transport transport = Transport::nccl;
-    std::optional<Order> order;                          // nothing: the server's routes say it
+    std::optional<Order> order{};                        // nothing: the server's routes say it
     std::uint16_t group_port = 51216;                    // of the store; 0, in vLLM's order: one that is free
     double seconds = 120.0;                              // for the meeting, and for each broadcast and barrier
     std::size_t packed_bytes = std::size_t{256} << 20U;  // of a buffer, or of one list of axolotl's

@@ -31,9 +31,9 @@ using PrefetchedRollouts = sampler::Prefetch<sampler::Replay<sampler::Reroll<sam
 
 // Evaluations are of the plain rollouts.
 struct AsynchronousConfig {
-  sampler::PrefetchConfig prefetch;  // `generations` is taken from the run's steps
-  sampler::ReplayConfig replay;      // `advantages` are the method's
-  sampler::RerollConfig reroll;
+  sampler::PrefetchConfig prefetch{};  // `generations` is taken from the run's steps
+  sampler::ReplayConfig replay{};      // `advantages` are the method's
+  sampler::RerollConfig reroll{};
 };
 
 template <class O, class L, class A, class Aggregation, class G, class Y, class R>

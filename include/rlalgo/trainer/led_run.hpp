@@ -32,7 +32,7 @@ namespace rlalgo::trainer {
 // `saves_together`: all ranks must be there when something is saved (trainer/placement.hpp).
 [[nodiscard]] run::Callbacks led(distributed::World& world, run::Callbacks callbacks, bool saves_together = false);
 void end(distributed::World& world, const run::Outcome& outcome);
-[[nodiscard]] run::Outcome follow(distributed::World& world, const run::Callbacks& callbacks);
+[[nodiscard]] run::Outcome follow(distributed::World& world, const run::Callbacks& callbacks, bool signals = false);
 
 // Raises unless all ranks begin with the same trained weights. [rlalgo.trainer.40]
 void require_same_start(distributed::World& world, std::span<const model::Parameter> parameters);

@@ -35,7 +35,7 @@ namespace rlalgo::trainer {
 // The parts of a method as values.
 template <class L, class A = advantage::None, class G = aggregation::None>
 struct MethodParts {
-  L loss;
+  L loss{};
   A estimator{};
   G aggregation{};
 };

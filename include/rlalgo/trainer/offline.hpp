@@ -43,9 +43,9 @@ struct OfflineInputs {
 // O: the optimizer (optim/concept.hpp).
 template <class O = optim::AdamW>
 struct BasicOfflineConfig {
-  sampler::PreferencesConfig sampling;     // `mismatched` follows the loss
+  sampler::PreferencesConfig sampling{};   // `mismatched` follows the loss
   std::int64_t evaluation_batch_size = 0;  // examples per micro-batch of an evaluation; 0 = as in training
-  BasicTrainerConfig<O> trainer;           // steps_per_epoch is taken from the data
+  BasicTrainerConfig<O> trainer{};         // steps_per_epoch is taken from the data
 };
 using OfflineConfig = BasicOfflineConfig<>;
 

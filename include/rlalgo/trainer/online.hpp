@@ -58,10 +58,10 @@ struct OnlineInputs {
 // Settings of the sampling side. O: the optimizer (optim/concept.hpp).
 template <class O = optim::AdamW>
 struct BasicOnlineConfig {
-  sampler::RolloutsConfig rollouts;
+  sampler::RolloutsConfig rollouts{};
   std::int64_t evaluation_generations = 0;  // completions per held-out prompt; 0 = as in training
   std::int64_t evaluation_batch_size = 0;   // rows per micro-batch of an evaluation; 0 = as in training
-  BasicTrainerConfig<O> trainer;            // temperature and steps_per_epoch are taken from the rollouts
+  BasicTrainerConfig<O> trainer{};          // temperature and steps_per_epoch are taken from the rollouts
 };
 using OnlineConfig = BasicOnlineConfig<>;
 

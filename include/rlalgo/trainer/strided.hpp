@@ -50,9 +50,9 @@ struct StridedInputs {
 // O: the optimizer (optim/concept.hpp).
 template <class O = optim::AdamW>
 struct BasicStridedTrainerConfig {
-  sampler::StridedConfig sampling;
+  sampler::StridedConfig sampling{};
   std::int64_t evaluation_batch_size = 0;  // documents per micro-batch of an evaluation; 0 = as in training
-  BasicTrainerConfig<O> trainer;           // temperature and steps_per_epoch are taken from the sampling
+  BasicTrainerConfig<O> trainer{};         // temperature and steps_per_epoch are taken from the sampling
 };
 using StridedTrainerConfig = BasicStridedTrainerConfig<>;
 

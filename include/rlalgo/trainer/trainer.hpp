@@ -193,7 +193,7 @@ class Trainer {
     distributed::World& world = *parts_.world;
     try {
       parts_.placement->require_same_start();
-      if (world.rank() > 0) return follow(world, callbacks());
+      if (world.rank() > 0) return follow(world, callbacks(), config_.loop.signals);
       run::Loop loop(config_.loop, led(world, callbacks(), parts_.placement->saves_together()));
       for (run::Observer* observer : observers) loop.observe(*observer);
       const run::Outcome outcome = loop.run();

@@ -32,10 +32,10 @@ struct BasicTrainerConfig {
   // the step, is added to the loss; each is balanced by itself, as in TRL.
   double router_aux_loss_coef = 0.0;
   model::Dealing dealing = model::Dealing::balanced;  // of the tokens of a batch among the ranks of a context group
-  typename O::Config optimizer;
-  optim::ScheduleConfig schedule;
+  typename O::Config optimizer{};
+  optim::ScheduleConfig schedule{};
   std::string schedule_metric = "loss";  // of evaluations, which reduce_lr_on_plateau observes
-  run::LoopConfig loop;
+  run::LoopConfig loop{};
 };
 using TrainerConfig = BasicTrainerConfig<>;
 

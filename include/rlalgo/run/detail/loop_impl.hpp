@@ -160,7 +160,8 @@ RLALGO_INLINE Outcome Loop::Body::run() {
   SamplesLog samples(config_.output_dir);
   log_ = &log;
   samples_ = &samples;
-  const Interrupt interrupt;
+  std::optional<Interrupt> interrupt;
+  if (config_.signals) interrupt.emplace();
   try {
     const Outcome outcome = run_steps();
     keep_output();

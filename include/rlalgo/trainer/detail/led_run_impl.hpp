@@ -92,8 +92,9 @@ RLALGO_INLINE void end(distributed::World& world, const run::Outcome& outcome) {
                        {"stopped", outcome.stopped}});
 }
 
-RLALGO_INLINE run::Outcome follow(distributed::World& world, const run::Callbacks& callbacks) {
-  const run::Interrupt interrupt;  // a request to stop is told to rank 0, which decides
+RLALGO_INLINE run::Outcome follow(distributed::World& world, const run::Callbacks& callbacks, bool signals) {
+  std::optional<run::Interrupt> interrupt;
+  if (signals) interrupt.emplace();  // a request to stop is told to rank 0, which decides
   const auto next = [&]() -> std::optional<run::Outcome> {
     const run::Json told = run::Json::parse(world.broadcast("next", {}));
     const auto what = told.at("do").get<std::string>();
