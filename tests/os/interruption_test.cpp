@@ -29,7 +29,7 @@ TEST_CASE("a stop is told once, asked for between pieces of work, and put off wh
   } catch (const Interrupted& stop) {
     Interruption::clear();
     CHECK(stop.exit_code() == 143);  // also when the request is forgotten
-    CHECK(stop.room() + std::to_string(stop.number()) == "core8");
+    CHECK(stop.room() + std::to_string(stop.number()) == "os8");
   }
   CHECK(Interruption::exit_code() == 130);
 }
