@@ -168,7 +168,7 @@ class Trial:
         self.shared = True
         self.set(context_parallel_size=2, gradient_accumulation_steps=2)
 
-    def slice(self):
+    def shard(self):
         """The weights: the same numbers to rounding."""
         self.sliced = True
         self.set(fsdp_config={"reshard_after_forward": True})
@@ -326,20 +326,20 @@ def killed_in_a_step(trial):
 
 
 @fault("killed in a step, sharded weights")
-def killed_with_slices(trial):
-    trial.slice()
+def killed_with_shards(trial):
+    trial.shard()
     killed_in_a_step(trial)
 
 
 @fault("killed in a step of a context group, sharded weights")
-def killed_in_a_ring_with_slices(trial):
-    trial.slice()
+def killed_in_a_ring_with_shards(trial):
+    trial.shard()
     killed_in_a_ring(trial)
 
 
 @fault("stopped in a step, sharded weights")
-def stopped_with_slices(trial):
-    trial.slice()
+def stopped_with_shards(trial):
+    trial.shard()
     stopped_in_a_step(trial)
 
 
@@ -437,8 +437,8 @@ def full_disk(trial):
 
 
 @fault("the disk of rank 1 is full, sharded weights")
-def full_disk_of_a_slice(trial):
-    trial.slice()
+def full_disk_of_a_shard(trial):
+    trial.shard()
     wrapper = trial.folder / "limited"
     wrapper.write_text(f"#!/bin/sh\ntrap '' XFSZ\nexec {shlex.quote(trial.program.path)} \"$@\"\n")
     wrapper.chmod(0o755)
@@ -458,8 +458,8 @@ def cut_between(trial):
 
 
 @fault("the connections between the ranks are cut, sharded weights")
-def cut_between_slices(trial):
-    trial.slice()
+def cut_between_shards(trial):
+    trial.shard()
     cut_between(trial)
 
 

@@ -70,7 +70,7 @@ def measure(program, model, layout, ranks, length, reference):
             raise SystemExit((folder / "log").read_text()[-2000:])
         record = [json.loads(line) for line in (folder / "out/metrics.jsonl").read_text().splitlines()][-1]
         seconds = sum(value for key, value in record.items() if key.startswith("time/"))
-        own = [sum(record.get(f"time/{name}{end}", 0.0) for name in ("slices", "sums")) for end in ("", "_wait")]
+        own = [sum(record.get(f"time/{name}{end}", 0.0) for name in ("shards", "sums")) for end in ("", "_wait")]
         seconds -= sum(own)  # a part of the others
         return max(one[0] for one in peaks.values()), max(one[1] for one in peaks.values()), seconds, *own
 

@@ -151,7 +151,7 @@ def refused(c):
 
 @case
 def ranks(c):
-    """Each with its own copy of the base: the numbers of one; stage 2 as well; weights in slices are refused by name."""
+    """Each with its own copy of the base: the numbers of one; stage 2 as well; sharded weights are refused by name."""
     rows(c)
     same_run(c, {**PAIRS, **QLORA}, rl="dpo", weights_file="adapter_model.safetensors")
     (c.folder / "run.yaml").write_text(json.dumps({**PAIRS, **QLORA, "rl": "dpo", "output_dir": "cut", "gradient_accumulation_steps": 1,

@@ -1,4 +1,4 @@
-"""Weights in slices (fsdp_config, deepspeed) as a user sees them: the numbers of one rank, checkpoints on other numbers of ranks, what is
+"""Sharded weights (fsdp_config, deepspeed) as a user sees them: the numbers of one rank, checkpoints on other numbers of ranks, what is
 said and refused."""
 import json
 import os
@@ -47,7 +47,7 @@ def compare(c, first, second, what):
 
 
 def same_run(c, base, layouts, accumulation=2, **changes):
-    """One rank with the whole model, and several with slices of it: `layouts` are (name, ranks, keys)."""
+    """One rank with the whole model, and several with shards of it: `layouts` are (name, ranks, keys)."""
     c.run("train", write(c, base, "one.yaml", output_dir="one", gradient_accumulation_steps=accumulation, **changes)).expect(0)
     for name, ranks, keys in layouts:
         groups = ranks // keys.get("context_parallel_size", 1)
@@ -91,7 +91,7 @@ def uneven_rows(c):
 
 @case
 def with_shared_rows(c):
-    """Long rows: the ranks of a context group hold slices as all others do."""
+    """Long rows: the ranks of a context group hold shards as all others do."""
     shared = {"context_parallel_size": 2}
     rows(c)
     same_run(c, {**PAIRS, "max_steps": 4}, [("group", 2, {**FSDP, **shared}), ("groups", 4, {**FSDP, **shared}), ("zero1", 2, {**zero(1), **shared}),
@@ -144,7 +144,7 @@ def online(c):
 
 @case
 def synced_reference(c):
-    """The reference follows the policy slice by slice; a checkpoint has it whole, for any number of ranks."""
+    """The reference follows the policy shard by shard; a checkpoint has it whole, for any number of ranks."""
     rows(c)
     trl = {"sync_ref_model": True, "ref_model_sync_steps": 2, "ref_model_mixup_alpha": 0.6}
     pairs = {**PAIRS, "learning_rate": 1e-3, "rl": "dpo", "trl": trl}
@@ -152,7 +152,7 @@ def synced_reference(c):
     fixed = write(c, pairs, "fixed.yaml", output_dir="fixed", max_steps=5, gradient_accumulation_steps=4, trl={"sync_ref_model": False})
     c.run("train", fixed).expect(0)
     assert abs(c.metrics("fixed")[-1]["loss"] - c.metrics("fsdp")[-1]["loss"]) > 1e-4, "the reference stayed"
-    some = {"unfrozen_parameters": ["model.layers.1.", "model.norm"]}  # trained weights and others in one layer's slices
+    some = {"unfrozen_parameters": ["model.layers.1.", "model.norm"]}  # trained weights and others in one layer's shards
     same_run(c, {**pairs, "max_steps": 3}, [("some", 2, FSDP)], **some)
     saved = {**pairs, "save_strategy": "steps", "save_steps": 3, "max_steps": 6}
     for name, ranks, source, keys in (("two", 2, None, FSDP), ("again", 2, "two", FSDP), ("alone", 1, "two", {})):
@@ -257,7 +257,7 @@ def feature_matching_beside_training(c):
 
 @case
 def resumed(c):
-    """The same bytes on the same ranks; the same numbers on others, in slices or not."""
+    """The same bytes on the same ranks; the same numbers on others, sharded or not."""
     rows(c)
     base = {**PAIRS, "rl": "dpo", "save_strategy": "steps", "save_steps": 2, "max_steps": 4}
 
@@ -282,7 +282,7 @@ def resumed(c):
 
 @case
 def interrupted(c):
-    """Ctrl-C on one rank: all save their slices."""
+    """Ctrl-C on one rank: all save their shards."""
     process, pids = started(c, **FSDP)
     os.kill(rank_of(process, 1), signal.SIGINT)
     text = ended(process, pids, 30)

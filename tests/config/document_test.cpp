@@ -62,6 +62,26 @@ TEST_CASE("what is not YAML is placed by line and column") {
   CHECK(exit_code_of([] { (void)parse_document("a: b: c", "c.yaml"); }) == 2);
 }
 
+TEST_CASE("a line without its colon is named, wherever the parser stumbles over it") {
+  const auto names = [](const char* text, const char* place, const char* remedy) {
+    return lacks(error_of(text), {"config.2: ", place, "a line without a colon", remedy});
+  };
+  CHECK(names("base_model: x\nrl grpo\n", "c.yaml:2:1", "write rl: grpo") == "");
+  CHECK(names("base_model: x\n\nrl grpo", "c.yaml:3:1", "write rl: grpo") == "");
+  CHECK(names("a: x\nrl grpo\nmax_steps 3\nb: 1\n", "c.yaml:2:1", "write rl: grpo") == "");
+  CHECK(names("a: x\nrl grpo\n# three\nb: 1\n", "c.yaml:2:1", "write rl: grpo") == "");
+  CHECK(names("a: x\nrl\nb: 1\n", "c.yaml:2:1", "a key ends in a colon") == "");
+  CHECK(names("trl:\n  beta: 0\n  num_generations 8\nseed: 1\n", "c.yaml:3:1", "write num_generations: 8") == "");
+  CHECK(names("trl:\n  num_generations 8\n  beta: 0\n", "c.yaml:2:1", "write num_generations: 8") == "");
+  CHECK(names("d:\n  - path: x\n    type y\n", "c.yaml:3:1", "write type: y") == "");
+  CHECK(names("a: x\r\nrl grpo\r\n", "c.yaml:2:1", "write rl: grpo") == "");
+  // Values of several lines, as YAML has them.
+  for (const char* text : {"a: x\n  rl grpo\nb: 1\n", "a:\n  x\n  rl grpo\n", "a: \"x\n  y z\"\n", "a: [1,\n2 3]\n",
+                           "a: {b: c\nd e}\n", "a: |\n  x\n  y z\nb: 1\n", "a: 'x\ny z'\n", "- \n"})
+    CHECK(error_of(text).find("without a colon") == std::string::npos);
+  CHECK(lacks(error_of("a: b: c\n"), {"config.2: ", "c.yaml:1:5"}) == "");
+}
+
 TEST_CASE("a document is one mapping") {
   CHECK(lacks(error_of(""), {"config.3: ", "an empty file"}) == "");
   CHECK(lacks(error_of("- a\n- b\n"), {"config.3: ", "a list of 2"}) == "");

@@ -78,7 +78,7 @@ TEST_CASE("sizes of the mesh make the number of ranks") {
   CHECK(lacks(error_of(fsdp + "dp_shard_size: 3\n"), {"config.41", "3 × 1 for 4 ranks", "c.yaml:8"}) == "");
   CHECK(lacks(error_of(fsdp + "dp_replicate_size: 3\n"), {"config.41", "1 × 3"}) == "");
   CHECK(lacks(error_of("dp_shard_size: 2\n"), {"config.14", "fsdp_config"}) == "");
-  // Of context groups: each holds slices, and counts once.
+  // Of context groups: each holds shards, and counts once.
   const std::string shared = fsdp + "context_parallel_size: 2\n";
   CHECK_NOTHROW(parse(shared));
   CHECK_NOTHROW(parse(shared + "dp_shard_size: 2\n"));

@@ -34,7 +34,7 @@ TEST_CASE("nothing is sharded on one rank, or where nobody asked for it") {
       2, [](const std::shared_ptr<World>& world) { RANK_CHECK(Sharding::convene(parse("", 2), world) == nullptr); });
 }
 
-TEST_CASE("ranks beside each other share a model, and those of the same place have the same slices") {
+TEST_CASE("ranks beside each other share a model, and those of the same place have the same shards") {
   support::with_ranks(4, [](const std::shared_ptr<World>& world) {
     const RunConfig c = parse("fsdp_config: {reshard_after_forward: false}\ndp_shard_size: 2\n", 4);
     const auto sharding = Sharding::convene(c, world);

@@ -67,7 +67,7 @@ TEST_CASE("the pieces of the ranks cover every element of a tensor once") {
   }
 }
 
-TEST_CASE("a resident unit keeps its tensors whole, its slice among them") {
+TEST_CASE("a resident unit keeps its tensors whole, its shard among them") {
   const auto own = entries(true), expected = entries();
   const FlatUnit unit(own, 1, 2, true);
   CHECK(unit.trained());

@@ -1,6 +1,6 @@
 // Weights sharded over the ranks, as the configuration says: teams of ranks, and the models that they hold.
 //
-//   ranks          0 1 2 3   with dp_shard_size 2: {0, 1} and {2, 3} each hold the model; {0, 2} and {1, 3} the same slices
+//   ranks          0 1 2 3   with dp_shard_size 2: {0, 1} and {2, 3} each hold the model; {0, 2} and {1, 3} the same shards
 //
 // dp_shard_size counts context groups: with context_parallel_size 2 and dp_shard_size 2 four ranks hold the model.
 #pragma once

@@ -48,7 +48,7 @@ class FlatUnit {
   [[nodiscard]] std::int64_t shard() const { return shard_; }        // elements of a rank
   [[nodiscard]] std::int64_t elements() const { return elements_; }  // of all, padding included
 
-  // [slice]
+  // [shard]
   [[nodiscard]] const Tensor& own() const { return own_; }
   // [elements], or undefined: the memory of the tensors.
   [[nodiscard]] const Tensor& whole() const { return whole_; }

@@ -60,7 +60,7 @@ class FlatMemory {
 
 class ShardedWeights final : public model::LayerGate, public model::WeightLender, public PassRounds::Member {
  public:
-  // Takes the weights of the decoder over, as they are: the same on all ranks. `replicas`: the ranks that hold the same slice
+  // Takes the weights of the decoder over, as they are: the same on all ranks. `replicas`: the ranks that hold the same shard
   // (hybrid), or one.
   [[nodiscard]] static std::shared_ptr<ShardedWeights> shard(model::Decoder& decoder, ShardConfig config,
                                                              std::shared_ptr<PassRounds> rounds,
@@ -131,7 +131,7 @@ class ShardedWeights final : public model::LayerGate, public model::WeightLender
     Pending gathering = {};
     Tensor sent = {}, received = {};
     Pending scattering = {};
-    Tensor gradient = {};  // [slice], of this step; undefined: none yet
+    Tensor gradient = {};  // [shard], of this step; undefined: none yet
   };
   struct Group {
     std::vector<Held> held;

@@ -66,9 +66,9 @@ enum class WeightMemory {
   resident,  // fastest to compute with
   mapped,    // nothing is read before it is used
 };
-// Of a model that is read in this process; `in_slices`: it keeps a part of it.
-[[nodiscard]] constexpr WeightMemory memory_of_weights(bool in_slices) {
-  return in_slices ? WeightMemory::mapped : WeightMemory::resident;
+// Of a model that is read in this process; `sharded`: it keeps a part of it.
+[[nodiscard]] constexpr WeightMemory memory_of_weights(bool sharded) {
+  return sharded ? WeightMemory::mapped : WeightMemory::resident;
 }
 
 // Sets tie_word_embeddings to false where the files have an output embedding that differs from the input's in `dtype`.

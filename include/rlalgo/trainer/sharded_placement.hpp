@@ -31,7 +31,7 @@ class ShardedPlacement final : public Placement {
   RLALGO_INLINE void require_same_start() override;
   [[nodiscard]] RLALGO_INLINE double reduce_gradients(double max_norm, double factor = 1.0) override;
   void updated() override { weights_->updated(); }
-  // slices: transfers of the team; slices_wait: of it, what this rank had to wait for.
+  // shards: transfers of the team; shards_wait: of it, what this rank had to wait for.
   [[nodiscard]] RLALGO_INLINE std::vector<std::pair<std::string, double>> seconds() override;
   RLALGO_INLINE void load_weights(const std::filesystem::path& directory) override;
   [[nodiscard]] bool saves_together() const override { return true; }

@@ -185,7 +185,7 @@ class ShardingReader {
     }
     if (!always.empty())
       say_idle("fsdp_config: " + always,
-               "a layer is gathered ahead and given up behind, and every rank reads its slices from the files");
+               "a layer is gathered ahead and given up behind, and every rank reads its shards from the files");
   }
 
   void disagree(const std::string& key, const Node& value, const std::string& expected) const {
@@ -304,7 +304,7 @@ class ShardingReader {
                           .remedy = "set fsdp_config: {reshard_after_forward: true}, or remove it"});
   }
 
-  static constexpr const char* in_memory = "ranks compute on the CPU, and slices lie in its memory already";
+  static constexpr const char* in_memory = "ranks compute on the CPU, and shards lie in its memory already";
   static constexpr std::array<std::string_view, 8> strategies = {
       "FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "1", "2", "3", "4"};
   static constexpr std::array<std::string_view, 3> wraps = {"TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP"};

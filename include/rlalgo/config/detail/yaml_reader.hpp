@@ -72,13 +72,40 @@ namespace detail {
   return "text that is not YAML, or is nested too deeply";
 }
 
-// Whether quoted scalars are closed: yaml-cpp reads an unclosed one up to the end of the file without a word. Scalars
-// are asked for in the order of the text, which is walked through once.
-class Quotes {
- public:
-  explicit Quotes(std::string_view text) : text_(text) {}
+// A line of a section that lacks its colon.
+struct LineWithoutColon {
+  int line = 0;  // from 0
+  std::string text;
+};
 
-  // Of the scalar that begins at (line, column), both 0-based, column in characters.
+[[nodiscard]] inline std::string_view line_at(std::string_view text, std::size_t begin) {
+  return text.substr(begin, text.find_first_of("\r\n", begin) - begin);
+}
+
+// The scalars of a text as they are written, asked for in the order of the text, which is walked through once.
+class Scalars {
+ public:
+  explicit Scalars(std::string_view text) : text_(text) {}
+
+  // Of the value of a key at column `section`, a plain scalar of `size` bytes that begins at (line, column): the line that
+  // goes on with it although it begins at or before the key. YAML has no such value; yaml-cpp reads it.
+  [[nodiscard]] std::optional<LineWithoutColon> without_colon(int line, int column, std::size_t size, int section) {
+    go_to(line, column);
+    const std::size_t first = line_at(text_, at_).size();
+    if (size <= first) return std::nullopt;
+    for (std::size_t end = text_.find('\n', at_); end != std::string_view::npos; end = text_.find('\n', end + 1)) {
+      ++line;
+      const std::string_view next = line_at(text_, end + 1);
+      const std::size_t indentation = next.find_first_not_of(" \t");
+      if (indentation == std::string_view::npos) continue;
+      if (indentation > static_cast<std::size_t>(section)) return std::nullopt;
+      return LineWithoutColon{line, std::string(next.substr(indentation))};
+    }
+    return std::nullopt;
+  }
+
+  // Whether the scalar that begins at (line, column), both 0-based, column in characters, has its closing quote: yaml-cpp reads
+  // one without up to the end of the file without a word.
   [[nodiscard]] bool closed(int line, int column) {
     go_to(line, column);
     std::size_t at = at_;
@@ -117,7 +144,7 @@ class YamlReader final : public YAML::EventHandler {
  public:
   // `text`: of the document, which must live as long.
   YamlReader(std::string file, std::string_view text, std::vector<std::string>& warnings)
-      : file_(std::move(file)), text_(text), quotes_(text), warnings_(warnings) {}
+      : file_(std::move(file)), text_(text), scalars_(text), warnings_(warnings) {}
 
   // The only document of the text; null where there is none.
   [[nodiscard]] Node read() {
@@ -131,6 +158,7 @@ class YamlReader final : public YAML::EventHandler {
       (void)parser.HandleNextDocument(*this);  // OnDocumentStart fails where there is more
       return std::move(root_);
     } catch (const YAML::Exception& error) {
+      if (const auto line = above(error.mark)) fail_without_colon(*line);
       fail(place(error.mark), yaml_reason(error.msg),
            "check the indentation (spaces, never tabs), colons and quotes around that place");
     }
@@ -163,7 +191,10 @@ class YamlReader final : public YAML::EventHandler {
                 const std::string& text) override {
     check_tag(mark, tag);
     count(1, text.size(), 0, place(mark));
-    if (tag == "!" && !quotes_.closed(mark.line, mark.column)) fail(place(mark), "a quote that is never closed");
+    if (const std::optional<int> section = key_column(); section && tag != "!")
+      if (const auto line = scalars_.without_colon(mark.line, mark.column, text.size(), *section))
+        fail_without_colon(*line);
+    if (tag == "!" && !scalars_.closed(mark.line, mark.column)) fail(place(mark), "a quote that is never closed");
     Value out;
     out.bytes = text.size();
     out.word = true;
@@ -172,13 +203,13 @@ class YamlReader final : public YAML::EventHandler {
     take(std::move(out), anchor);
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                       YAML::EmitterStyle::value) override {
-    begin(mark, tag, anchor, Kind::sequence);
+                       YAML::EmitterStyle::value style) override {
+    begin(mark, tag, anchor, Kind::sequence, style);
   }
   void OnSequenceEnd() override { end(); }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                  YAML::EmitterStyle::value) override {
-    begin(mark, tag, anchor, Kind::mapping);
+                  YAML::EmitterStyle::value style) override {
+    begin(mark, tag, anchor, Kind::mapping, style);
   }
   void OnMapEnd() override {
     Open& section = open_.back();
@@ -210,6 +241,7 @@ class YamlReader final : public YAML::EventHandler {
   struct Open {
     Value value;
     YAML::anchor_t anchor = 0;
+    bool in_brackets = false;                           // [ ] or { }, or within
     std::optional<Key> key;                             // of a section, whose value comes next
     std::unordered_map<std::string, std::size_t> keys;  // of a section: its members
     std::vector<Node> merged;                           // what << names
@@ -227,6 +259,42 @@ class YamlReader final : public YAML::EventHandler {
          .where =
              place.file + (place.line > 0 ? ":" + std::to_string(place.line) + ":" + std::to_string(place.column) : ""),
          .remedy = remedy});
+  }
+  [[noreturn]] void fail_without_colon(const LineWithoutColon& line) const {
+    const std::size_t word = std::min(line.text.find_first_of(" \t"), line.text.size());
+    fail({.file = file_, .line = line.line + 1, .column = 1},
+         "a line without a colon: " + core::shortened(line.text, 60),
+         word < line.text.size()
+             ? "write " + line.text.substr(0, word) + ":" + core::shortened(line.text.substr(word), 60)
+             : "a key ends in a colon");
+  }
+  // The column of the key whose value comes next; nothing in a list and in brackets.
+  [[nodiscard]] std::optional<int> key_column() const {
+    if (open_.empty() || open_.back().in_brackets || !open_.back().key) return std::nullopt;
+    return open_.back().key->place.column - 1;
+  }
+  // Between a key with a plain value and the line where the parser failed on another colon: the first of the lines that are
+  // neither keys, items, comments nor blank.
+  [[nodiscard]] std::optional<LineWithoutColon> above(const YAML::Mark& mark) const {
+    if (mark.is_null() || (!open_.empty() && open_.back().in_brackets)) return std::nullopt;
+    std::vector<std::string_view> lines;
+    for (std::size_t begin = 0; begin < text_.size() && lines.size() <= static_cast<std::size_t>(mark.line);) {
+      lines.push_back(line_at(text_, begin));
+      const std::size_t end = text_.find('\n', begin);
+      begin = end == std::string_view::npos ? text_.size() : end + 1;
+    }
+    if (lines.size() <= static_cast<std::size_t>(mark.line)) return std::nullopt;
+    const auto indentation = [&](std::size_t i) { return lines[i].find_first_not_of(" \t"); };
+    std::optional<LineWithoutColon> found;
+    for (std::size_t i = static_cast<std::size_t>(mark.line); i-- > 0;) {
+      const std::size_t at = indentation(i);
+      if (at == std::string_view::npos || lines[i][at] == '#') continue;
+      const bool item = lines[i].substr(at).starts_with("- ");
+      if (item || lines[i].find(": ") != std::string_view::npos || lines[i].ends_with(':')) break;
+      if (at > indentation(static_cast<std::size_t>(mark.line))) break;  // goes on with a value, as YAML allows
+      found = LineWithoutColon{static_cast<int>(i), std::string(lines[i].substr(at))};
+    }
+    return found;
   }
   [[noreturn]] void too_much(const Place& place, const std::string& found) const {
     core::raise_usage("config", 28,
@@ -257,12 +325,14 @@ class YamlReader final : public YAML::EventHandler {
     if (bytes_ > limits_.text) too_much(at, "values of more than " + std::to_string(limits_.text) + " bytes in all");
   }
 
-  void begin(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, Kind kind) {
+  void begin(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, Kind kind,
+             YAML::EmitterStyle::value style) {
     check_tag(mark, tag);
     Open opened;
     opened.value.node.kind = kind;
     opened.value.node.place = place(mark);
     opened.anchor = anchor;
+    opened.in_brackets = style == YAML::EmitterStyle::Flow || (!open_.empty() && open_.back().in_brackets);
     count(1, 0, 0, opened.value.node.place);
     open_.push_back(std::move(opened));
   }
@@ -335,7 +405,7 @@ class YamlReader final : public YAML::EventHandler {
 
   std::string file_;
   std::string_view text_;
-  Quotes quotes_;
+  Scalars scalars_;
   std::vector<std::string>& warnings_;
   DocumentLimits limits_;
   std::size_t values_ = 0, bytes_ = 0;  // read so far, aliases as what they stand for

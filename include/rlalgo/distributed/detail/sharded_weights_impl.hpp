@@ -26,7 +26,7 @@ namespace rlalgo::distributed {
 
 namespace detail {
 
-// [slice], what sums of gradients begin with.
+// [shard], what sums of gradients begin with.
 inline Tensor no_gradient(const FlatUnit& unit) {
   const at::ScalarType kind = unit.dtype() == at::kDouble ? at::kDouble : at::kFloat;
   return tensor::zeros({unit.shard()}, unit.own().options().dtype(kind));

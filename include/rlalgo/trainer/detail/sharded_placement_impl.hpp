@@ -48,7 +48,7 @@ RLALGO_INLINE double ShardedPlacement::reduce_gradients(double max_norm, double 
 
 RLALGO_INLINE std::vector<std::pair<std::string, double>> ShardedPlacement::seconds() {
   const double busy = weights_->team().busy(), waited = weights_->waited();
-  return {{"slices", busy - std::exchange(busy_, busy)}, {"slices_wait", waited - std::exchange(waited_, waited)}};
+  return {{"shards", busy - std::exchange(busy_, busy)}, {"shards_wait", waited - std::exchange(waited_, waited)}};
 }
 
 RLALGO_INLINE void ShardedPlacement::load_weights(const std::filesystem::path& directory) {
