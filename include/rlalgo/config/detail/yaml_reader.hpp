@@ -82,30 +82,13 @@ struct LineWithoutColon {
   return text.substr(begin, text.find_first_of("\r\n", begin) - begin);
 }
 
-// The scalars of a text as they are written, asked for in the order of the text, which is walked through once.
-class Scalars {
+// Whether quoted scalars are closed: yaml-cpp reads an unclosed one up to the end of the file without a word. Scalars
+// are asked for in the order of the text, which is walked through once.
+class Quotes {
  public:
-  explicit Scalars(std::string_view text) : text_(text) {}
+  explicit Quotes(std::string_view text) : text_(text) {}
 
-  // Of the value of a key at column `section`, a plain scalar of `size` bytes that begins at (line, column): the line that
-  // goes on with it although it begins at or before the key. YAML has no such value; yaml-cpp reads it.
-  [[nodiscard]] std::optional<LineWithoutColon> without_colon(int line, int column, std::size_t size, int section) {
-    go_to(line, column);
-    const std::size_t first = line_at(text_, at_).size();
-    if (size <= first) return std::nullopt;
-    for (std::size_t end = text_.find('\n', at_); end != std::string_view::npos; end = text_.find('\n', end + 1)) {
-      ++line;
-      const std::string_view next = line_at(text_, end + 1);
-      const std::size_t indentation = next.find_first_not_of(" \t");
-      if (indentation == std::string_view::npos) continue;
-      if (indentation > static_cast<std::size_t>(section)) return std::nullopt;
-      return LineWithoutColon{line, std::string(next.substr(indentation))};
-    }
-    return std::nullopt;
-  }
-
-  // Whether the scalar that begins at (line, column), both 0-based, column in characters, has its closing quote: yaml-cpp reads
-  // one without up to the end of the file without a word.
+  // Of the scalar that begins at (line, column), both 0-based, column in characters.
   [[nodiscard]] bool closed(int line, int column) {
     go_to(line, column);
     std::size_t at = at_;
@@ -144,7 +127,7 @@ class YamlReader final : public YAML::EventHandler {
  public:
   // `text`: of the document, which must live as long.
   YamlReader(std::string file, std::string_view text, std::vector<std::string>& warnings)
-      : file_(std::move(file)), text_(text), scalars_(text), warnings_(warnings) {}
+      : file_(std::move(file)), text_(text), quotes_(text), warnings_(warnings) {}
 
   // The only document of the text; null where there is none.
   [[nodiscard]] Node read() {
@@ -158,7 +141,8 @@ class YamlReader final : public YAML::EventHandler {
       (void)parser.HandleNextDocument(*this);  // OnDocumentStart fails where there is more
       return std::move(root_);
     } catch (const YAML::Exception& error) {
-      if (const auto line = above(error.mark)) fail_without_colon(*line);
+      const bool map = error.msg == YAML::ErrorMsg::MAP_VALUE || error.msg == YAML::ErrorMsg::END_OF_MAP;
+      if (const auto line = map ? above(error.mark) : std::nullopt) fail_without_colon(*line);
       fail(place(error.mark), yaml_reason(error.msg),
            "check the indentation (spaces, never tabs), colons and quotes around that place");
     }
@@ -174,6 +158,12 @@ class YamlReader final : public YAML::EventHandler {
   void OnDocumentEnd() override {}
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    // yaml-cpp takes a line for a key whose value is nothing, and then gives the key's place.
+    if (!open_.empty() && open_.back().key && !open_.back().in_brackets) {
+      const Key& key = *open_.back().key;
+      if (key.place.line == mark.line + 1 && key.place.column == mark.column + 1)
+        fail_without_colon({mark.line, key.text});
+    }
     Value out;
     out.node.place = place(mark);
     count(1, 0, 0, out.node.place);
@@ -191,10 +181,7 @@ class YamlReader final : public YAML::EventHandler {
                 const std::string& text) override {
     check_tag(mark, tag);
     count(1, text.size(), 0, place(mark));
-    if (const std::optional<int> section = key_column(); section && tag != "!")
-      if (const auto line = scalars_.without_colon(mark.line, mark.column, text.size(), *section))
-        fail_without_colon(*line);
-    if (tag == "!" && !scalars_.closed(mark.line, mark.column)) fail(place(mark), "a quote that is never closed");
+    if (tag == "!" && !quotes_.closed(mark.line, mark.column)) fail(place(mark), "a quote that is never closed");
     Value out;
     out.bytes = text.size();
     out.word = true;
@@ -268,13 +255,8 @@ class YamlReader final : public YAML::EventHandler {
              ? "write " + line.text.substr(0, word) + ":" + core::shortened(line.text.substr(word), 60)
              : "a key ends in a colon");
   }
-  // The column of the key whose value comes next; nothing in a list and in brackets.
-  [[nodiscard]] std::optional<int> key_column() const {
-    if (open_.empty() || open_.back().in_brackets || !open_.back().key) return std::nullopt;
-    return open_.back().key->place.column - 1;
-  }
-  // Between a key with a plain value and the line where the parser failed on another colon: the first of the lines that are
-  // neither keys, items, comments nor blank.
+  // Above or at the place where the parser failed: the first of the lines that are neither keys, items nor comments, and stand where
+  // a key would.
   [[nodiscard]] std::optional<LineWithoutColon> above(const YAML::Mark& mark) const {
     if (mark.is_null() || (!open_.empty() && open_.back().in_brackets)) return std::nullopt;
     std::vector<std::string_view> lines;
@@ -283,18 +265,26 @@ class YamlReader final : public YAML::EventHandler {
       const std::size_t end = text_.find('\n', begin);
       begin = end == std::string_view::npos ? text_.size() : end + 1;
     }
-    if (lines.size() <= static_cast<std::size_t>(mark.line)) return std::nullopt;
-    const auto indentation = [&](std::size_t i) { return lines[i].find_first_not_of(" \t"); };
-    std::optional<LineWithoutColon> found;
-    for (std::size_t i = static_cast<std::size_t>(mark.line); i-- > 0;) {
-      const std::size_t at = indentation(i);
-      if (at == std::string_view::npos || lines[i][at] == '#') continue;
-      const bool item = lines[i].substr(at).starts_with("- ");
-      if (item || lines[i].find(": ") != std::string_view::npos || lines[i].ends_with(':')) break;
-      if (at > indentation(static_cast<std::size_t>(mark.line))) break;  // goes on with a value, as YAML allows
-      found = LineWithoutColon{static_cast<int>(i), std::string(lines[i].substr(at))};
+    const auto begins = [&](std::size_t i) { return lines[i].find_first_not_of(" \t"); };
+    const auto has_key = [&](std::size_t i) {
+      return lines[i].find(": ") != std::string_view::npos || lines[i].ends_with(':');
+    };
+    std::vector<std::size_t> bare;
+    for (std::size_t i = lines.size(); i-- > 0;) {
+      const std::size_t at = begins(i);
+      if (at == std::string_view::npos || lines[i][at] == '#' || (i + 1 == lines.size() && has_key(i))) continue;
+      const std::size_t key = lines[i].substr(at).starts_with("- ") ? lines[i].find_first_not_of("- ", at) : at;
+      if (key != at || has_key(i)) {
+        std::erase_if(bare,
+                      [&](std::size_t one) { return begins(one) > key && begins(one) != begins(lines.size() - 1); });
+        break;
+      }
+      const char first = lines[i][at];
+      if ((first | 32) < 'a' || (first | 32) > 'z') return std::nullopt;  // no key begins so
+      bare.push_back(i);
     }
-    return found;
+    if (bare.empty()) return std::nullopt;
+    return LineWithoutColon{static_cast<int>(bare.back()), std::string(lines[bare.back()].substr(begins(bare.back())))};
   }
   [[noreturn]] void too_much(const Place& place, const std::string& found) const {
     core::raise_usage("config", 28,
@@ -405,7 +395,7 @@ class YamlReader final : public YAML::EventHandler {
 
   std::string file_;
   std::string_view text_;
-  Scalars scalars_;
+  Quotes quotes_;
   std::vector<std::string>& warnings_;
   DocumentLimits limits_;
   std::size_t values_ = 0, bytes_ = 0;  // read so far, aliases as what they stand for
