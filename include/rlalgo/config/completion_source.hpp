@@ -59,6 +59,7 @@
 #include <rlalgo/remote/vllm_client.hpp>
 #include <rlalgo/run/interrupt.hpp>
 #include <rlalgo/sync/any_sync.hpp>
+#include <rlalgo/sync/asynchronous.hpp>
 #include <rlalgo/sync/fetched_weights.hpp>
 #include <rlalgo/sync/first_rank_sync.hpp>
 #include <rlalgo/sync/gathered_weights.hpp>
@@ -66,7 +67,6 @@
 #include <rlalgo/sync/server_weight_sync.hpp>
 #include <rlalgo/sync/shared_weights.hpp>
 #include <rlalgo/sync/snapshot_weights.hpp>
-#include <rlalgo/sync/weight_gate.hpp>
 
 namespace rlalgo::config {
 
@@ -134,18 +134,18 @@ class CompletionSource {
                        std::shared_ptr<distributed::World> callers = nullptr) {
     const bool exclusive =
         turns_ != nullptr || function_ != nullptr || generator_.source() == inference::WeightSource::remote;
-    const std::shared_ptr<sync::WeightGate>& turns = hand_overs_;
-    turns->stop = stop_.get_token();
-    turns->schedule = std::move(schedule);
+    asynchronous_.gate->stop_with(stop_.get_token());
+    asynchronous_.exclusive = exclusive;
+    asynchronous_.schedule = std::move(schedule);
     if (generator_.source() != inference::WeightSource::remote) {
-      turns->trainers = std::move(trainers);
-      turns->callers = std::move(callers);
-      turns->hold = exclusive ? nullptr : hold_;
+      asynchronous_.publishers.trainers = std::move(trainers);
+      asynchronous_.callers = {std::move(callers), exclusive ? nullptr : hold_};
     }
     alone_ = std::make_unique<inference::AnyGenerator>(generator_);
-    in_turns_ = std::make_unique<sync::GatedGenerator<inference::AnyGenerator>>(*alone_, turns);
-    generator_ = inference::AnyGenerator(*in_turns_);
-    sync_ = sync::AnySync(sync::GatedSync<sync::AnySync>(std::move(sync_), turns, exclusive));
+    gated_ = std::make_unique<sync::AsynchronousGenerator<inference::AnyGenerator>>(
+        sync::asynchronous_generator(*alone_, asynchronous_));
+    generator_ = inference::AnyGenerator(*gated_);
+    sync_ = sync::AnySync(sync::asynchronous_sync(std::move(sync_), asynchronous_));
   }
   // From here on the weights lie in `shards`, and are whole only while they are published: all of them for an engine that reads
   // them, a layer for one with a copy of its own, a tensor for a server. Before beside_training().
@@ -161,7 +161,7 @@ class CompletionSource {
           std::move(sync_), [shards] { return shards->gather_all(); }, moved_));
       return;
     }
-    hand_overs_->sources = std::move(world);
+    asynchronous_.publishers.sources = std::move(world);
     if (!hands_over_) return;
     sync_ = sync::AnySync(sync::FetchedWeights(
         std::move(sync_), [shards](const std::function<void()>& use) { shards->fetch_within(use); }));
@@ -170,7 +170,7 @@ class CompletionSource {
   [[nodiscard]] const std::stop_source& stop() const { return stop_; }
   // For the trainer's thread, while it waits for generator(); with the version of its weights.
   [[nodiscard]] std::function<void(std::int64_t)> meanwhile() const {
-    return [turns = hand_overs_](std::int64_t version) { sync::restore_if_lost(*turns, version); };
+    return [shared = asynchronous_](std::int64_t version) { shared.meanwhile(version); };
   }
   // A number that grows while the generator works; empty where nothing can be told.
   [[nodiscard]] const std::function<std::uint64_t()>& progress() const { return progress_; }
@@ -184,7 +184,7 @@ class CompletionSource {
     inference::AnyGenerator generator;
     sync::AnySync sync;
     std::function<std::uint64_t()> progress = {};
-    std::shared_ptr<sync::WeightGate> turns = std::make_shared<sync::WeightGate>();
+    std::shared_ptr<sync::WeightGate> gate = std::make_shared<sync::WeightGate>();
     std::function<std::int64_t()> hold = {};
     std::function<void()> moved = {};
     std::string served_at = {};
@@ -204,7 +204,7 @@ class CompletionSource {
         owner_(std::move(parts.owner)),
         generator_(std::move(parts.generator)),
         sync_(std::move(parts.sync)),
-        hand_overs_(std::move(parts.turns)),
+        asynchronous_{.gate = std::move(parts.gate)},
         progress_(std::move(parts.progress)),
         hold_(std::move(parts.hold)),
         moved_(std::move(parts.moved)),
@@ -322,14 +322,14 @@ class CompletionSource {
     const TrlConfig& t = c.trl;
     (void)detail::replays_experts(c, *model.decoder);  // refuses
     const auto tell = [&log](const std::string& line) { log << "warning: " << line << std::endl; };
-    const auto turns = std::make_shared<sync::WeightGate>();
+    const auto gate = std::make_shared<sync::WeightGate>();
     const http::ClientConfig address{.base_url = server_url(t),
                                      .call_seconds = t.request_timeout,
                                      // 500, too, as TRL's client does
                                      .retries = {.statuses = {429, 500, 502, 503, 504},
                                                  .tell =
-                                                     [tell, turns](const http::Retry& r) {
-                                                       if (!r.answered) turns->doubt = true;
+                                                     [tell, gate](const http::Retry& r) {
+                                                       if (!r.answered) gate->doubt();
                                                        tell(r.text());
                                                      }},
                                      .headers = server_key(),
@@ -355,7 +355,7 @@ class CompletionSource {
       return {.owner = client,
               .generator = generator,
               .sync = sync::AnySync(sync::FirstRankSync()),
-              .turns = turns,
+              .gate = gate,
               .hands_over = false};
     if (decoder->adapter() != nullptr && t.vllm_lora_sync && is_servable(decoder->adapter()->config)) {
       const auto save = [decoder, base = model.base_model](const std::filesystem::path& directory) {
@@ -366,7 +366,7 @@ class CompletionSource {
               sync::AnySync(sync::LoraFileSync(address, std::filesystem::path(c.output_dir) / "lora_sync", save,
                                                t.vllm_server_timeout, tell)),
               {},
-              turns};
+              gate};
     }
     const auto weights = [decoder] {
       // By the names of the checkpoint, of which servers make theirs.
@@ -384,7 +384,7 @@ class CompletionSource {
                  .seconds = std::min(t.request_timeout, sync::BroadcastSync::Settings().seconds)},
                 t.vllm_server_timeout, tell, std::filesystem::path(c.output_dir) / "weight_sync")),
             {},
-            turns};
+            gate};
   }
 
   struct Stop {
@@ -398,7 +398,7 @@ class CompletionSource {
   std::shared_ptr<void> owner_;
   inference::AnyGenerator generator_;
   sync::AnySync sync_;
-  std::shared_ptr<sync::WeightGate> hand_overs_;
+  sync::Asynchronous asynchronous_;
   std::function<std::uint64_t()> progress_;
   std::function<std::int64_t()> hold_;
   std::function<void()> moved_;
@@ -409,8 +409,8 @@ class CompletionSource {
   std::shared_ptr<remote::RolloutFunction> function_;
   std::shared_ptr<remote::GymAgents> agents_;
   std::unique_ptr<inference::MultiTurn<inference::AnyGenerator>> turns_;
-  std::unique_ptr<inference::AnyGenerator> alone_;  // of one thread, under in_turns_
-  std::unique_ptr<sync::GatedGenerator<inference::AnyGenerator>> in_turns_;
+  std::unique_ptr<inference::AnyGenerator> alone_;  // of one thread, under gated_
+  std::unique_ptr<sync::AsynchronousGenerator<inference::AnyGenerator>> gated_;
 };
 
 }  // namespace rlalgo::config

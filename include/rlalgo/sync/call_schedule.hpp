@@ -23,9 +23,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <map>
 #include <mutex>
-#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -37,6 +35,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/os/interruption.hpp>
 #include <rlalgo/os/regular_file.hpp>
+#include <rlalgo/sync/schedule_state.hpp>
 
 namespace rlalgo::sync {
 
@@ -60,35 +59,33 @@ class CallSchedule {
     if (::access(folder.c_str(), W_OK | X_OK) != 0) raise_unwritten(record, errno);
   }
   CallSchedule(CallSchedule&& other) noexcept
-      : file_(std::move(other.file_)), calls_(std::move(other.calls_)), patience_(other.patience_) {}
+      : file_(std::move(other.file_)), state_(std::move(other.state_)), patience_(other.patience_) {}
 
   // --- the thread that generates
 
   // Returns when the next call of `generation` may begin. [rlalgo.os.8] `stop` came first.
   void begin(std::uint64_t generation, const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
-    call_ = generation_ == generation ? call_ + 1 : 0;
-    generation_ = generation;
-    const auto found = calls_.find({generation, call_});
-    if (found == calls_.end()) return;
-    while (version_ < found->second) {
-      if (stop.stop_requested()) os::raise_interrupted("os", 8, {.what = "interrupted while a call was repeated"});
-      changed_.wait_for(lock, std::chrono::milliseconds(50));
-    }
+    state_.next(generation);
+    if (!changed_.wait(lock, stop, [&] { return state_.may_begin(); }))
+      os::raise_interrupted("os", 8, {.what = "interrupted while a call was repeated"});
   }
   void end(std::int64_t version) {
-    const std::lock_guard lock(mutex_);
-    if (patience_ > 0) {
-      calls_.erase({generation_, call_});
-      changed_.notify_all();
-      return;
+    {
+      const std::lock_guard lock(mutex_);
+      if (patience_ > 0)
+        state_.end();
+      else
+        add(version);
     }
-    add(nlohmann::ordered_json{{"generation", generation_}, {"call", call_}, {"version", version}}.dump() + "\n");
+    changed_.notify_all();
   }
   // The thread ends with an exception: nobody waits for its calls.
   void give_up() {
-    const std::lock_guard lock(mutex_);
-    calls_.clear();
+    {
+      const std::lock_guard lock(mutex_);
+      state_.give_up();
+    }
     changed_.notify_all();
   }
 
@@ -97,18 +94,9 @@ class CallSchedule {
   // Returns when `version` may be handed over.
   void before_publish(std::int64_t version) {
     std::unique_lock lock(mutex_);
-    if (first_ < 0) {
-      first_ = version;
-      std::erase_if(calls_, [&](const auto& call) { return call.second < version; });
-    }
+    state_.begin_publish(version);
     const auto due = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience_);
-    using Open = std::optional<std::pair<Call, std::int64_t>>;
-    const auto open = [&]() -> Open {
-      for (const auto& [call, needs] : calls_)
-        if (needs < version) return std::pair(call, needs);
-      return std::nullopt;
-    };
-    for (Open call = open(); call; call = open()) {
+    while (const auto call = state_.earlier_than(version)) {
       if (os::Interruption::requested())
         os::raise_interrupted("os", 8, {.what = "interrupted while a hand-over was repeated"});
       if (std::chrono::steady_clock::now() > due)
@@ -119,17 +107,18 @@ class CallSchedule {
                                  std::to_string(call->first.first) + " with version " + std::to_string(call->second),
                      .where = file_.string(),
                      .remedy = "repeat it with the settings that it was recorded with"});
-      changed_.wait_for(lock, std::chrono::milliseconds(50));
+      changed_.wait_for(lock, std::chrono::milliseconds(50));  // a signal wakes nobody
     }
   }
   void published(std::int64_t version) {
-    const std::lock_guard lock(mutex_);
-    version_ = version;
+    {
+      const std::lock_guard lock(mutex_);
+      state_.published(version);
+    }
     changed_.notify_all();
   }
 
  private:
-  using Call = std::pair<std::uint64_t, std::int64_t>;                      // generation, number within it
   static constexpr std::uint64_t largest_record = std::uint64_t{1} << 28U;  // bytes: five million calls
 
   CallSchedule(const std::filesystem::path& record, double patience_seconds)
@@ -150,16 +139,16 @@ class CallSchedule {
           damaged(std::string(line.substr(0, 100)));
         return call[name].get<std::int64_t>();
       };
-      const auto generation = static_cast<std::uint64_t>(number("generation"));
-      if (number("call") == 0)  // made again
-        std::erase_if(calls_, [&](const auto& earlier) { return earlier.first.first == generation; });
-      calls_[{generation, number("call")}] = number("version");
+      state_.expect({static_cast<std::uint64_t>(number("generation")), number("call")}, number("version"));
     }
-    if (calls_.empty()) damaged("no call");
+    if (state_.empty()) damaged("no call");
   }
 
-  void add(const std::string& line) const {
-    const int anew = generation_ == 0 && call_ == 0 ? O_TRUNC : 0;
+  void add(std::int64_t version) const {
+    const auto [generation, call] = state_.current();
+    const std::string line =
+        nlohmann::ordered_json{{"generation", generation}, {"call", call}, {"version", version}}.dump() + "\n";
+    const int anew = generation == 0 && call == 0 ? O_TRUNC : 0;
     const int fd = ::open(file_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | anew, 0644);
     const ssize_t written = fd < 0 ? -1 : ::write(fd, line.data(), line.size());
     const int error = errno;
@@ -175,13 +164,10 @@ class CallSchedule {
   }
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   std::filesystem::path file_;
-  std::map<Call, std::int64_t> calls_;  // that have not ended
-  double patience_ = 0.0;               // seconds; 0: recorded
-  std::uint64_t generation_ = ~std::uint64_t{0};
-  std::int64_t call_ = 0;
-  std::int64_t version_ = -1, first_ = -1;  // in force; of the first hand-over
+  ScheduleState state_;
+  double patience_ = 0.0;  // seconds; 0: recorded
 };
 
 }  // namespace rlalgo::sync

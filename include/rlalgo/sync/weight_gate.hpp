@@ -5,35 +5,29 @@
 //   trainer's thread:   GatedSync::publish         between two calls, where weights change under a call otherwise
 //
 // A server's weights change while it generates, and a completion of several turns asks an engine more than once; there a
-// publish waits for the call under way and none begins before it is through (`exclusive`), so that a completion has one
-// version. An engine on a snapshot keeps the weights that a call began with, and needs no wait.
+// publish is exclusive: it waits for the call under way and none begins before it is through (gate_state.hpp), so that a completion
+// has one version. An engine on a snapshot keeps the weights that a call began with, and needs no wait.
 // Completions whose generator does not know its weights get the version that was in force when the call began.
 //
-// A server that is started anew has lost its weights and its adapter. That shows by a connection that breaks
-// (WeightGate::doubt), or by completions that no longer say the version which was published. What
-// the call brought is thrown away, the weights in force are handed over again, as soon as the server is up, and the call
-// is repeated, a few times at most. The trainer's tensors may change meanwhile: so it is the trainer's thread that hands
-// over, in publish() or, where it waits for the generator, in restore_if_lost(); a generator that it asks itself does so
-// at once.
 // Several ranks, each with a generator of its own: their asynchronous calls have one version. They exchange which
 // version each would take, and ranks that are behind wait until their trainer has published the latest of these. All trainers
-// publish a version together, so that the schedule of rank 0 holds for all.
-// Sharded weights cannot be published again while all trainers wait for an asynchronous generation: no rank is free to send its shards.
-// With a CallSchedule the calls of the producer are recorded, or repeated with the versions that they had.
-// Errors: [rlalgo.sync.4] the server loses its weights again and again; [.11] it has lost weights that are sharded; [rlalgo.os.8] a stop was asked for while a server
-// waited for its weights; those of call_schedule.hpp, generator and policy.
+// publish a version together.
+// Around these two stand, where a run has them, servers that are started anew (recovering.hpp) and calls that are recorded or repeated
+// (scheduled.hpp); asynchronous.hpp puts them together.
 //
-// Both ends hold the same WeightGate; generator and policy stay their owners'. Every call ends by a deadline of its own or
-// when it is asked to stop, so the waits here do.
+// Both ends hold the same WeightGate; generator and policy stay their owners'. Every wait ends with what it waits for, or when the
+// gate is stopped.
+// Errors: [rlalgo.os.8] a stop was asked for while a call waited for its weights; those of generator and policy.
 #pragma once
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
+#include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -42,152 +36,204 @@
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/os/interruption.hpp>
 #include <rlalgo/distributed/world.hpp>
 #include <rlalgo/inference/generator.hpp>
-#include <rlalgo/os/interruption.hpp>
-#include <rlalgo/sync/call_schedule.hpp>
 #include <rlalgo/sync/concept.hpp>
+#include <rlalgo/sync/gate_state.hpp>
 
 namespace rlalgo::sync {
 
-struct WeightGate {
-  std::mutex mutex;                       // held while the generator is called, and while its weights change
-  std::atomic<std::int64_t> version{-1};  // published last
-  // Of servers that may be started anew:
-  std::atomic<bool> doubt{false};               // a connection broke within the call or hand-over under way
-  std::atomic<bool> lost{false};                // the weights are to be handed over again
-  std::atomic<std::thread::id> trainer{};       // that publishes
-  std::function<void(std::int64_t)> hand_over;  // the trainer's, of a version
-  std::stop_token stop;                         // ends the wait for it
-  // Where weights are sharded: the ranks that take part in a publish, and end it together. Null: weights are whole.
-  std::shared_ptr<distributed::World> sources;
-  // Of calls on another thread than the trainer's; null: they take what is in force.
-  std::shared_ptr<CallSchedule> schedule;
-  // Of several ranks, each of which generates: where their trainers meet, and where their asynchronous callers do.
-  std::shared_ptr<distributed::World> trainers, callers;
-  std::function<std::int64_t()>
-      hold;  // takes the weights of the next call, and says their version; empty: those in force
+class WeightGate {
+ public:
+  explicit WeightGate(std::stop_token stop = {}) : stop_(std::move(stop)) {}
+
+  [[nodiscard]] std::int64_t version() const { return read(&GateState::version); }
+  // GateState says what these are.
+  void doubt() {
+    changing([](GateState& s) { s.doubt(); });
+  }
+  [[nodiscard]] bool doubted() const { return read(&GateState::doubted); }
+  void lose() {
+    changing([](GateState& s) { s.lose(); });
+  }
+  [[nodiscard]] bool lost() const { return read(&GateState::lost); }
+
+  // Of the thread that generates: held while the generator is called.
+  class Call {
+   public:
+    explicit Call(WeightGate& gate) : gate_(&gate) {
+      std::unique_lock lock(gate.mutex_);
+      gate.changed_.wait(lock, [&] { return gate.state_.may_call(); });
+      gate.state_.begin_call();
+      version_ = gate.state_.version();
+    }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+    ~Call() {
+      gate_->changing([](GateState& s) { s.end_call(); });
+    }
+    [[nodiscard]] std::int64_t version() const { return version_; }  // in force when it began
+
+   private:
+    WeightGate* gate_;
+    std::int64_t version_ = -1;
+  };
+  // Returns when this version or a later one is in force. [rlalgo.os.8]
+  void wait_for(std::int64_t version) {
+    wait_until([&](const GateState& s) { return s.version() >= version; });
+  }
+  // Returns when lost weights are back. [rlalgo.os.8]
+  void wait_for_recovery() {
+    wait_until([](const GateState& s) { return !s.lost(); });
+  }
+
+  // Of the thread that publishes: while weights change.
+  class Change {
+   public:
+    Change(WeightGate& gate, bool exclusive) : gate_(&gate), exclusive_(exclusive) {
+      std::unique_lock lock(gate.mutex_);
+      gate.trainer_ = std::this_thread::get_id();
+      if (!exclusive) return;
+      gate.state_.wait_to_publish();
+      gate.changed_.wait(lock, [&] { return gate.state_.may_publish(); });
+      gate.state_.begin_publish();
+    }
+    Change(const Change&) = delete;
+    Change& operator=(const Change&) = delete;
+    ~Change() {
+      if (exclusive_) gate_->changing([](GateState& s) { s.end_publish(); });
+    }
+    void done(std::int64_t version) {
+      gate_->changing([&](GateState& s) { s.put_in_force(version); });
+    }
+
+   private:
+    WeightGate* gate_;
+    bool exclusive_;
+  };
+
+  // Whether this thread published last: its calls do not wait for another one.
+  [[nodiscard]] bool on_trainer() const {
+    const std::lock_guard lock(mutex_);
+    return trainer_ == std::this_thread::get_id();
+  }
+  [[nodiscard]] const std::stop_token& stop() const noexcept { return stop_; }
+  // Before any other thread has the gate.
+  void stop_with(std::stop_token stop) { stop_ = std::move(stop); }
+
+ private:
+  template <class T>
+  T read(T (GateState::*what)() const noexcept) const {
+    const std::lock_guard lock(mutex_);
+    return (state_.*what)();
+  }
+  template <class Step>
+  void changing(Step&& step) {
+    {
+      const std::lock_guard lock(mutex_);
+      step(state_);
+    }
+    changed_.notify_all();
+  }
+  template <class Condition>
+  void wait_until(Condition&& condition) {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait(lock, stop_, [&] { return condition(state_); }))
+      os::raise_interrupted("os", 8, {.what = "interrupted while a call waited for its weights"});
+  }
+
+  mutable std::mutex mutex_;
+  std::condition_variable_any changed_;
+  GateState state_;
+  std::thread::id trainer_;
+  std::stop_token stop_;
 };
 
-namespace detail {
-
-// A server that went away, or does not know what was begun with it; not one that lets a deadline pass.
-[[nodiscard]] inline bool may_be_restart(const core::Error& e, const WeightGate& gate) {
-  if (e.room() != "http" || os::Interruption::requested()) return false;
-  return e.number() == 2 || (e.number() == 1 && gate.doubt);
-}
-
-}  // namespace detail
+// Of several ranks that generate, each for itself: how their asynchronous calls come to one version.
+struct CallingRanks {
+  std::shared_ptr<distributed::World> world = nullptr;  // where their callers meet; null: one rank
+  // Takes the weights of the next call, and says their version; empty: those in force.
+  std::function<std::int64_t()> hold = {};
+};
 
 template <inference::Generator G>
 class GatedGenerator {
  public:
   static constexpr inference::WeightSource weights = G::weights;
   static constexpr inference::GeneratorHooks hooks{.quantizes = true};
+  using Completions = std::vector<std::vector<data::Completion>>;
 
-  GatedGenerator(G& generator, std::shared_ptr<WeightGate> gate) : generator_(&generator), gate_(std::move(gate)) {}
+  GatedGenerator(G& generator, std::shared_ptr<WeightGate> gate, CallingRanks ranks = {})
+      : generator_(&generator), gate_(std::move(gate)), ranks_(std::move(ranks)) {}
 
-  std::vector<std::vector<data::Completion>> generate(std::span<const inference::Request> requests,
-                                                      const inference::SamplingConfig& sampling,
-                                                      inference::DrawKey key) {
-    const bool asynchronous = std::this_thread::get_id() != gate_->trainer.load();
-    if (gate_->schedule == nullptr || !asynchronous) return attempt_all(requests, sampling, key, asynchronous);
-    CallSchedule& schedule = *gate_->schedule;
-    try {
-      schedule.begin(key.step, gate_->stop);
-      Completions out = attempt_all(requests, sampling, key, asynchronous);
-      schedule.end(out.empty() || out.front().empty() ? gate_->version.load() : out.front().front().weights_version);
+  // One call, and what became of it.
+  struct Attempt {
+    Completions completions;
+    std::int64_t version = -1;  // in force when it began
+    bool doubted = false;       // GateState::doubt
+    std::exception_ptr failure;
+  };
+  Attempt attempt(std::span<const inference::Request> requests, const inference::SamplingConfig& sampling,
+                  inference::DrawKey key) {
+    for (const bool agrees = ranks_.world != nullptr && !gate_->on_trainer();;) {
+      std::optional<WeightGate::Call> call(std::in_place, *gate_);
+      if (agrees)
+        if (const std::int64_t latest = latest_of_ranks(call->version()); latest >= 0) {
+          call.reset();
+          gate_->wait_for(latest);
+          continue;
+        }
+      Attempt out{.completions = {}, .version = call->version(), .doubted = false, .failure = nullptr};
+      try {
+        if (!requests.empty()) out.completions = generator_->generate(requests, sampling, key);
+      } catch (...) {
+        out.failure = std::current_exception();
+      }
+      out.doubted = gate_->doubted();
       return out;
-    } catch (...) {
-      schedule.give_up();
-      throw;
     }
   }
+  // An attempt whose completions know their weights.
+  Completions generate(std::span<const inference::Request> requests, const inference::SamplingConfig& sampling,
+                       inference::DrawKey key) {
+    return accepted(attempt(requests, sampling, key));
+  }
+  static Completions accepted(Attempt attempt) {
+    if (attempt.failure) std::rethrow_exception(attempt.failure);
+    for (auto& group : attempt.completions)
+      for (data::Completion& completion : group)
+        if (completion.weights_version < 0) completion.weights_version = attempt.version;
+    return std::move(attempt.completions);
+  }
+
   [[nodiscard]] inference::WeightSource source() const { return inference::source_of(*generator_); }
   [[nodiscard]] bool quantizes() const { return inference::quantizes(*generator_); }
+  [[nodiscard]] WeightGate& gate() const { return *gate_; }
 
  private:
-  using Completions = std::vector<std::vector<data::Completion>>;
-  static constexpr int most = 4;  // attempts of a call
-
-  // With the turn, as the ranks agreed.
-  std::unique_lock<std::mutex> lock_gate(bool asynchronous) {
-    for (;;) {
-      std::unique_lock lock(gate_->mutex);
-      if (!asynchronous || gate_->callers == nullptr) return lock;
-      const std::int64_t own = gate_->hold ? gate_->hold() : gate_->version.load();
-      std::int64_t least = own, most = own;
-      for (const std::string& one : gate_->callers->gather("version of the weights", std::to_string(own))) {
-        least = std::min<std::int64_t>(least, std::stoll(one));
-        most = std::max<std::int64_t>(most, std::stoll(one));
-      }
-      if (least == most) return lock;
-      lock.unlock();
-      while (gate_->version < most) {
-        if (gate_->stop.stop_requested())
-          os::raise_interrupted("os", 8, {.what = "interrupted while a call waited for its weights"});
-        std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      }
+  // Below 0: all ranks would take the same version.
+  std::int64_t latest_of_ranks(std::int64_t in_force) {
+    const std::int64_t own = ranks_.hold ? ranks_.hold() : in_force;
+    std::int64_t least = own, most = own;
+    for (const std::string& one : ranks_.world->gather("version of the weights", std::to_string(own))) {
+      least = std::min<std::int64_t>(least, std::stoll(one));
+      most = std::max<std::int64_t>(most, std::stoll(one));
     }
+    return least == most ? -1 : most;
   }
 
-  Completions attempt_all(std::span<const inference::Request> requests, const inference::SamplingConfig& sampling,
-                          inference::DrawKey key, bool asynchronous) {
-    for (int attempt = 1;; ++attempt) {
-      {
-        const std::unique_lock lock = lock_gate(asynchronous);
-        if (requests.empty()) return {};
-        const std::int64_t version = gate_->version;
-        gate_->doubt = false;
-        try {
-          Completions out = generator_->generate(requests, sampling, key);
-          if (!can_lose() || (!gate_->doubt && !forgot(out, version))) {
-            for (auto& group : out)
-              for (data::Completion& completion : group)
-                if (completion.weights_version < 0) completion.weights_version = version;
-            return out;
-          }
-        } catch (const core::Error& e) {
-          if (!can_lose() || e.number() != 1 || !detail::may_be_restart(e, *gate_) || attempt == most) throw;
-        }
-      }
-      if (attempt == most)
-        core::raise("sync", 4,
-                    {.what = "the server loses its weights again and again",
-                     .found = std::to_string(most) + " times within one call",
-                     .remedy = "look at its log: it may be started anew in a loop, or serve another trainer, too"});
-      restore();
-    }
-  }
-
-  [[nodiscard]] bool can_lose() const {
-    return source() == inference::WeightSource::remote && gate_->hand_over != nullptr;
-  }
-
-  // Whether a server that used to say the version of its completions does not say `version`.
-  [[nodiscard]] bool forgot(const Completions& out, std::int64_t version) {
-    bool other = false;
-    for (const auto& group : out)
-      for (const data::Completion& completion : group) {
-        tells_ = tells_ || completion.weights_version >= 0;
-        other = other || completion.weights_version != version;
-      }
-    return tells_ && other;
-  }
-
-  void restore() {
-    gate_->lost = true;
-    if (std::this_thread::get_id() == gate_->trainer.load()) return gate_->hand_over(gate_->version);
-    while (gate_->lost) {
-      if (gate_->stop.stop_requested())
-        os::raise_interrupted("os", 8, {.what = "interrupted while a server waited for its weights"});
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-  }
-
-  bool tells_ = false;
   G* generator_;
   std::shared_ptr<WeightGate> gate_;
+  CallingRanks ranks_;
+};
+
+// Of several ranks: where their trainers meet.
+struct PublishingRanks {
+  std::shared_ptr<distributed::World> trainers =
+      nullptr;  // before a version is handed over: all generate with it; null: one rank
+  std::shared_ptr<distributed::World> sources =
+      nullptr;  // after it: each has a shard of the weights; null: they are whole
 };
 
 template <SyncPolicy Y>
@@ -196,22 +242,28 @@ class GatedSync {
   static constexpr bool reaches(inference::WeightSource source) { return Y::reaches(source); }
   static constexpr Hooks hooks{.serves = true};
 
-  GatedSync(Y policy, std::shared_ptr<WeightGate> gate, bool exclusive)
-      : policy_(std::make_shared<Y>(std::move(policy))), gate_(std::move(gate)), exclusive_(exclusive) {
-    if constexpr (hooks_of<Y>().forget)
-      gate_->hand_over = [policy = policy_, gate = gate_.get(), exclusive](std::int64_t version) {
-        hand_over(*policy, *gate, exclusive, version);
-      };
-  }
+  GatedSync(Y policy, std::shared_ptr<WeightGate> gate, bool exclusive, PublishingRanks ranks = {})
+      : policy_(std::make_shared<Y>(std::move(policy))),
+        gate_(std::move(gate)),
+        exclusive_(exclusive),
+        ranks_(std::move(ranks)) {}
 
   Published publish(std::int64_t version) {
-    const bool moves = version != gate_->version;
-    const Published out = hand_over(*policy_, *gate_, exclusive_, version, gate_->trainers.get());
-    if (moves && gate_->sources != nullptr) gate_->sources->barrier("hand-over of the weights");
+    const bool moves = version != gate_->version();
+    if (moves && ranks_.trainers != nullptr) ranks_.trainers->barrier("hand-over of the weights");
+    const Published out = hand_over(version);
+    if (moves && ranks_.sources != nullptr) ranks_.sources->barrier("hand-over of the weights");
+    return out;
+  }
+  // The same of this rank alone.
+  Published hand_over(std::int64_t version) {
+    WeightGate::Change change(*gate_, exclusive_);
+    const Published out = policy_->publish(version);
+    change.done(version);
     return out;
   }
   [[nodiscard]] std::function<std::int64_t()> version_source() const {
-    return [gate = gate_] { return gate->version.load(); };
+    return [gate = gate_] { return gate->version(); };
   }
   [[nodiscard]] bool serves(inference::WeightSource source) const {
     if constexpr (hooks_of<Y>().serves)
@@ -221,48 +273,10 @@ class GatedSync {
   }
 
  private:
-  static Published hand_over(Y& policy, WeightGate& gate, bool exclusive, std::int64_t version,
-                             distributed::World* trainers = nullptr) {
-    if (gate.schedule != nullptr && version != gate.version) gate.schedule->before_publish(version);
-    if (trainers != nullptr && version != gate.version) trainers->barrier("hand-over of the weights");
-    std::unique_lock lock(gate.mutex, std::defer_lock);
-    if (exclusive) lock.lock();
-    gate.trainer = std::this_thread::get_id();
-    const auto publish = [&] {
-      if constexpr (hooks_of<Y>().forget)
-        if (gate.lost) policy.forget();
-      const Published published = policy.publish(version);
-      gate.version = version;
-      if (gate.schedule != nullptr) gate.schedule->published(version);
-      gate.lost = false;
-      return published;
-    };
-    try {
-      gate.doubt = false;
-      return publish();
-    } catch (const core::Error& e) {
-      if (gate.hand_over == nullptr || !detail::may_be_restart(e, gate)) throw;
-      gate.lost = true;
-    }
-    return publish();  // once more, from the beginning
-  }
-
   std::shared_ptr<Y> policy_;
   std::shared_ptr<WeightGate> gate_;
   bool exclusive_;
+  PublishingRanks ranks_;
 };
-
-// On the trainer's thread, while it waits for the generator: hands the weights over as `version`, if a server waits for
-// them.
-inline void restore_if_lost(const WeightGate& gate, std::int64_t version) {
-  if (!gate.lost || !gate.hand_over) return;
-  if (gate.sources != nullptr)
-    core::raise("sync", 11,
-                {.what = "the server was started anew and has lost its weights, which are sharded over several ranks",
-                 .found = "an asynchronous generation, for which all ranks wait",
-                 .remedy = "start the run again from its last checkpoint (--max-restarts does), or set "
-                           "trl.async_prefetch: false"});
-  gate.hand_over(version);
-}
 
 }  // namespace rlalgo::sync
