@@ -54,7 +54,7 @@ int main(int argc, char** argv) try {
   config.run.trainer.schedule = {.name = "constant", .learning_rate = 3e-4};
   config.run.trainer.loop.max_steps = 20;
   config.run.trainer.loop.output_dir = "async-out";
-  // Prefetch<Replay<Reroll<Rollouts<SnapshotEngine>>>>: two generations ahead, 16 groups to replay.
+  // Prefetch<Replay<Reroll<Shared<Rollouts<SnapshotEngine>>>>>: two generations ahead, 16 groups to replay.
   const AsynchronousConfig asynchronous{
       .prefetch = {.depth = 2, .stop = stop}, .replay = {.capacity = 16}, .reroll = {}};
   Inputs inputs{.policy = decoder,

@@ -27,15 +27,15 @@ class Twice : public sampler::GenerationBatches<Twice> {
   using Generator = TableGenerator;
   explicit Twice(std::shared_ptr<Plain> source) : source_(std::move(source)) {}
   [[nodiscard]] const Plain& root() const { return *source_; }
-  Made produce(std::int64_t number, std::int64_t step) {
-    if (number == fails_at) throw std::runtime_error("not now");
-    std::vector<std::size_t> chosen = root().order().chunk(static_cast<std::uint64_t>(number));
-    chosen[1] = chosen[0];
-    Made made = source_->produce(number, step, chosen);
-    made.generation->prompts = chosen;
+  [[nodiscard]] std::unique_ptr<sampler::OpenGeneration> open(sampler::GenerationCall call) {
+    if (call.number == fails_at) throw std::runtime_error("not now");
+    call.prompts = root().prompts_of(call);
+    call.prompts[1] = call.prompts[0];
+    Made made = source_->produce(std::move(call));
     ++count;
-    return made;
+    return std::make_unique<sampler::WholeGeneration>(std::move(made));
   }
+  [[nodiscard]] bool draws_ahead() const { return false; }
   [[nodiscard]] std::function<sampler::Json()> capture() const {
     return [within = source_->capture(), count = count] {
       sampler::Json out = within();

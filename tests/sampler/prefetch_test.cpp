@@ -24,6 +24,7 @@
 #include <rlalgo/sampler/concept.hpp>
 #include <rlalgo/sampler/prefetch.hpp>
 #include <rlalgo/sampler/rollouts.hpp>
+#include <rlalgo/sampler/shared.hpp>
 
 #include "sampler/geometry_config.hpp"
 
@@ -33,7 +34,8 @@ using sampler::PrefetchConfig;
 using sampler::RolloutBatch;
 using sampler::RolloutsConfig;
 using Rollouts = sampler::Rollouts<SnapshotTable>;
-using Prefetch = sampler::Prefetch<Rollouts>;
+using Shared = sampler::Shared<Rollouts>;
+using Prefetch = sampler::Prefetch<Shared>;
 
 static_assert(sampler::Sampler<Prefetch> && sampler::Rewarded<Prefetch> && sampler::Generates<Prefetch> &&
               sampler::Finite<Prefetch> && sampler::GenerationSource<Prefetch>);
@@ -64,7 +66,8 @@ struct Bench {
   }
   std::unique_ptr<Prefetch> prefetch(PrefetchConfig p, const RolloutsConfig& c = config(4, 1, 1, 1, 2)) {
     table.stop = p.stop.get_token();
-    return std::make_unique<Prefetch>(std::move(p), rollouts(c));
+    sampler::SharedConfig shared{.world = p.world, .mutex = p.world != nullptr ? p.mutex : nullptr};
+    return std::make_unique<Prefetch>(std::move(p), std::make_shared<Shared>(std::move(shared), rollouts(c)));
   }
   // What a trainer does: publish where it is due, then the batch, of weights that then change.
   RolloutBatch step(Prefetch& sampler, std::int64_t k) {
@@ -136,9 +139,8 @@ struct RankBench {
   Bench bench;
   std::unique_ptr<Prefetch> sampler;
 
-  RankBench(const std::shared_ptr<distributed::World>& world, PrefetchConfig p, RolloutsConfig c) {
-    p.world = c.world = world->duplicate("generation");
-    c.mutex = p.mutex;
+  RankBench(const std::shared_ptr<distributed::World>& world, PrefetchConfig p, const RolloutsConfig& c) {
+    p.world = world->duplicate("generation");
     p.meanwhile = [world](std::int64_t) { world->check(); };
     sampler = bench.prefetch(std::move(p), c);
   }
@@ -323,10 +325,12 @@ std::unique_ptr<Prefetch> scored_by(Bench& bench, PrefetchConfig p, std::functio
   bench.table.stop = p.stop.get_token();
   return std::make_unique<Prefetch>(
       std::move(p),
-      std::make_shared<Rollouts>(
-          rlalgo::support::numbered_prompts(16), bench.table,
-          std::vector<sampler::WeightedReward>{{std::make_shared<Calling>(std::move(then)), 1.0}},
-          rlalgo::support::decode, config(4, 1, 1, 1, 2), [&bench] { return bench.table.version.load(); }));
+      std::make_shared<Shared>(
+          sampler::SharedConfig{},
+          std::make_shared<Rollouts>(
+              rlalgo::support::numbered_prompts(16), bench.table,
+              std::vector<sampler::WeightedReward>{{std::make_shared<Calling>(std::move(then)), 1.0}},
+              rlalgo::support::decode, config(4, 1, 1, 1, 2), [&bench] { return bench.table.version.load(); })));
 }
 
 // Whether it came true within so many milliseconds.
@@ -519,13 +523,13 @@ TEST_CASE("streamed micro-batches are handed over one after the other, and make 
           plain.table.version = k;
           RolloutBatch batch = bench.step(*sampler, k);
           const RolloutBatch same = expected->next(k);
-          REQUIRE(batch.arrive);
+          REQUIRE(batch.is_open());
           REQUIRE(batch.parts.size() == same.parts.size());
           std::size_t seen = 0;
           for (std::size_t p = 0; p < batch.parts.size(); ++p) {
             REQUIRE(batch.parts[p].size() == same.parts[p].size());
             CHECK(batch.parts[p][0] == nullptr);
-            batch.arrive(batch, p);
+            sampler->pull(batch);
             for (; seen < batch.fresh.size(); ++seen) {
               CHECK(batch.fresh[seen].begin % static_cast<std::size_t>(c.geometry.num_generations) == 0);
               for (const data::Rollout& r : batch.fresh[seen].rows()) CHECK(r.rewards.size() == 1);
@@ -541,6 +545,8 @@ TEST_CASE("streamed micro-batches are handed over one after the other, and make 
           for (const auto& fresh : batch.fresh) rows += fresh.rows().size();
           for (const auto& fresh : same.fresh) all += fresh.rows().size();
           CHECK(rows == all);
+          CHECK_FALSE(batch.is_open());
+          CHECK_THROWS_WITH(sampler->pull(batch), Catch::Contains("[rlalgo.sampler.11]"));
           CHECK(batch.seconds.size() == 1);
           for (const auto& [name, value] : same.metrics.values()) CHECK(batch.metrics.value(name) == Approx(value));
           if (!batch.fresh.empty() && depth == 0) CHECK(worst(batch.metrics) == 0);
@@ -554,8 +560,8 @@ TEST_CASE("a streamed step begins before its generation is finished, and one tha
     Bench bench, plain;
     PrefetchConfig p{.depth = depth, .stream_groups = 1};
     const auto sampler = bench.prefetch(p, c);
-    const auto finish = [](RolloutBatch& batch) {
-      for (std::size_t part = 0; part < batch.parts.size(); ++part) batch.arrive(batch, part);
+    const auto finish = [&](RolloutBatch& batch) {
+      while (batch.is_open()) sampler->pull(batch);
     };
     RolloutBatch first = bench.step(*sampler, 0);
     finish(first);
@@ -567,13 +573,13 @@ TEST_CASE("a streamed step begins before its generation is finished, and one tha
     }
     const std::string before = sampler->state().dump();
     RolloutBatch part = bench.step(*sampler, 3);
-    part.arrive(part, 0);
-    part.arrive(part, 1);  // while the third group hangs
+    sampler->pull(part);
+    sampler->pull(part);  // while the third group hangs
     CHECK(part.parts[1][0]->completion_ids[2] == 3);
     CHECK(part.parts[2][0] == nullptr);
     CHECK(part.fresh.size() == 2);
     os::Interruption::request(SIGINT);
-    CHECK_THROWS_AS(part.arrive(part, 2), os::Interrupted);
+    CHECK_THROWS_AS(sampler->pull(part), os::Interrupted);
     os::Interruption::clear();
     CHECK(sampler->state().dump() == before);
     bench.table.hangs_at = -1;
@@ -592,10 +598,11 @@ TEST_CASE("a streamed generation that fails half way fails the step, with its ca
   bench.table.fails_at = 0;
   RolloutBatch batch = bench.step(*sampler, 0);
   const auto finish = [&] {  // the last part fails, or one before it that is asked for later than that
-    for (std::size_t part = 0; part < 4; ++part) batch.arrive(batch, part);
+    while (batch.is_open()) sampler->pull(batch);
   };
   CHECK_THROWS_WITH(finish(), "the table has burnt");
-  CHECK_THROWS_WITH(sampler->next(0).arrive(batch, 0), "the table has burnt");
+  batch = sampler->next(0);
+  CHECK_THROWS_WITH(sampler->pull(batch), "the table has burnt");
 }
 
 namespace {
@@ -633,13 +640,15 @@ TEST_CASE(
     PrefetchConfig p{.depth = 0, .stream_groups = 1};
     bench.table.stop = p.stop.get_token();
     Prefetch sampler(
-        p, std::make_shared<Rollouts>(rlalgo::support::numbered_prompts(16), bench.table,
-                                      std::vector<sampler::WeightedReward>{{reward, 1.0}}, rlalgo::support::decode, c,
-                                      [&bench] { return bench.table.version.load(); }));
+        p, std::make_shared<Shared>(
+               sampler::SharedConfig{},
+               std::make_shared<Rollouts>(rlalgo::support::numbered_prompts(16), bench.table,
+                                          std::vector<sampler::WeightedReward>{{reward, 1.0}}, rlalgo::support::decode,
+                                          c, [&bench] { return bench.table.version.load(); })));
     for (std::int64_t k = 0; k < 2; ++k) {
       RolloutBatch batch = bench.step(sampler, k);
       const auto finish = [&] {
-        for (std::size_t part = 0; part < batch.parts.size(); ++part) batch.arrive(batch, part);
+        while (batch.is_open()) sampler.pull(batch);
       };
       if (fails && k == 1) {
         CHECK_THROWS_WITH(finish(), Catch::Contains("[rlalgo.reward.2]") && Catch::Contains("no idea"));
@@ -658,7 +667,7 @@ TEST_CASE("a streamed run that is resumed goes on with the next prompts") {
     const auto sampler = bench.prefetch({.depth = 2, .stream_groups = 1}, c);
     const auto run = [](Bench& b, Prefetch& s, std::int64_t k) {
       RolloutBatch batch = b.step(s, k);
-      for (std::size_t part = 0; batch.arrive && part < batch.parts.size(); ++part) batch.arrive(batch, part);
+      while (batch.is_open()) s.pull(batch);
       return rows_of(batch);
     };
     const auto plain_sampler = plain.rollouts(c);

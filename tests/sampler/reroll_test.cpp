@@ -19,7 +19,7 @@ using rlalgo::support::SnapshotTable;
 using Rollouts = sampler::Rollouts<SnapshotTable>;
 using Reroll = sampler::Reroll<Rollouts>;
 
-static_assert(sampler::Sampler<Reroll> && sampler::GenerationSource<Reroll> && sampler::ChoosesPrompts<Rollouts>);
+static_assert(sampler::Sampler<Reroll> && sampler::GenerationSource<Reroll>);
 static_assert(sampler::Sampler<sampler::Prefetch<Reroll>>);
 
 namespace {
@@ -132,8 +132,8 @@ TEST_CASE("a resumed run has the list; under a prefetch, too, and a generation t
   for (std::int64_t k = 3; k < 6; ++k) CHECK(groups_of(second.next(k)) == groups_of(whole.next(k)));
 
   Reroll again(c, bench.rollouts({0, 3, 5, 9}, 100));
-  (void)again.produce(0, 0);
-  const sampler::Made once = again.produce(1, 1), twice = again.produce(1, 1);
+  (void)again.produce({.number = 0, .step = 0});
+  const sampler::Made once = again.produce({.number = 1, .step = 1}), twice = again.produce({.number = 1, .step = 1});
   REQUIRE(once.generation->prompts == std::vector<std::size_t>{4, 5, 3, 0});
   CHECK(twice.generation->prompts == once.generation->prompts);
 

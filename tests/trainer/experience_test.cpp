@@ -147,6 +147,7 @@ struct Document {
 struct BlockRows {
   using Row = Document;
   static constexpr loss::RowKind kind{"blocks"};
+  static constexpr sampler::RowHooks hooks{.complete = true, .blame = true, .summary = true};
   static model::TokenTree tree(std::span<const Document* const> rows, const loss::Needs&) {
     std::vector<model::Sequence> views;
     for (const Document* d : rows) views.push_back({std::span(d->ids).first(2), std::span(d->ids).subspan(2)});

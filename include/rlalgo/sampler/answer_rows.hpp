@@ -112,6 +112,7 @@ struct AnswerRows {
   using Row = data::Answer;
   using View = std::span<const Row* const>;
   static constexpr loss::RowKind kind = answers;
+  static constexpr RowHooks hooks{.complete = true, .blame = true, .summary = true};
 
   [[nodiscard]] static model::TokenTree tree(View rows, const loss::Needs& needs) {
     return detail::answer_tree(rows, needs);

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -60,10 +59,11 @@ struct FreshRows {
 struct RolloutBatch : Batch<data::Rollout> {
   std::vector<FreshRows> fresh;           // made for this step
   std::vector<std::string> reward_names;  // of Rollout::rewards, for samples.jsonl
-  // Of a step that is trained on while its rows are made: waits for the rows of parts[part], asked for in turn; until then
-  // these are null pointers. With the last part the rest of the batch is there, too. An exception leaves the sampler as it
-  // was before the step. Empty: everything is there.
-  std::function<void(RolloutBatch& batch, std::size_t part)> arrive = {};
+  // Micro-batches whose rows are there, of a step that is trained on while its rows are made (Hooks::streams of the sampler): each
+  // pull() of the sampler adds the next one. The others hold null pointers; with the last the rest of the batch is there, too.
+  std::size_t pulled = everything;
+  static constexpr std::size_t everything = ~std::size_t{0};
+  [[nodiscard]] bool is_open() const { return pulled < parts.size(); }
 };
 
 // A generation as it was made, with what is to be told about making it.
@@ -72,18 +72,6 @@ struct Made {
   std::shared_ptr<Generation> generation;
   std::int64_t tokens = 0;  // of prompts and completions
   RolloutBatch about;       // metrics, seconds and warnings
-  // Of a generation that is still made: waits for its first `rows` rollouts, which are finished then; with all of them,
-  // `tokens` and `about` are there. Empty: it is whole.
-  std::function<void(Made& made, std::size_t rows)> arrive = {};
-};
-
-// How a generation is made that is trained on meanwhile.
-struct Pieces {
-  std::int64_t groups = 0;  // that are finished together; 0: it is made as one
-  // Called one after the other, before the generation is returned, on the thread that makes it or one that scores: the first
-  // `rows` rollouts of the generation, with their rewards, are finished and keep their places in memory. The last call has
-  // all rows.
-  std::function<void(const std::shared_ptr<Generation>& generation, std::size_t rows)> finished = {};
 };
 
 }  // namespace rlalgo::sampler

@@ -20,19 +20,21 @@ namespace rlalgo::sampler {
 
 // Optional members (core/hooks.hpp):
 struct Hooks {
+  bool generates = false;  // using Generator: who makes the rows, whose weights must be those of the policy
   bool needs_weights =
       false;  // bool needs_weights(step) const: next(step) will ask the generator; without it, it always does
   bool asynchronous = false;   // bool asynchronous() const: rows are made while others are trained on
   bool has_reference = false;  // bool has_reference() const: every row brings its log-probs of the reference
-  // Of a source of generations (generation_batches.hpp):
-  bool streams = false;      // bool streams() const
-  bool draws_ahead = false;  // bool draws_ahead() const, draw(number), score(made, step)
-  bool in_pieces = false;    // produce(number, step, pieces)
+  // bool streams() const: a step may begin before all of its rows are made; void pull(RolloutBatch&) then adds the next micro-batch
+  // to the batch of the latest next(step). An exception leaves the sampler as it was before that step.
+  bool streams = false;
 };
 
 template <class S>
 [[nodiscard]] constexpr Hooks hooks_of() {
   constexpr Hooks declared = core::declared_hooks<S, Hooks>();
+  RLALGO_HOOK(
+      generates, requires { typename S::Generator; });
   RLALGO_HOOK(
       needs_weights, requires(const S& sampler) { sampler.needs_weights(0); });
   RLALGO_HOOK(
@@ -40,14 +42,10 @@ template <class S>
   RLALGO_HOOK(
       has_reference, requires(const S& sampler) { sampler.has_reference(); });
   RLALGO_HOOK(
-      streams, requires(const S& sampler) { sampler.streams(); });
-  RLALGO_HOOK(
-      draws_ahead, requires(S & sampler, Made & made) {
-        sampler.draws_ahead();
-        sampler.score(made, sampler.draw(0).number);
+      streams, requires(S & sampler, const S& known, RolloutBatch& batch) {
+        known.streams();
+        sampler.pull(batch);
       });
-  RLALGO_HOOK(
-      in_pieces, requires(S & sampler, const Pieces& pieces) { sampler.produce(0, 0, pieces); });
   return declared;
 }
 
@@ -65,11 +63,10 @@ concept Rewarded = Sampler<S> && requires(S& sampler, std::int64_t step) {
   { sampler.next(step) } -> std::derived_from<RolloutBatch>;
 };
 
-// Rows come from a generator, whose weights must be those of the policy: `S::Generator`.
+// Rows come from a generator, `S::Generator`.
 template <class S>
-concept Generates = Sampler<S> && requires {
-  typename S::Generator;
-};
+concept Generates = Sampler<S> && hooks_of<S>()
+.generates;
 
 // One pass over the data is steps() optimizer steps, so the sampler can hold a split to evaluate on.
 template <class S>

@@ -4,22 +4,18 @@
 // sampler::Sampler by the geometry of geometry.hpp. So combinators nest: each takes the source within, adds something to
 // the generations that pass through, and is a sampler like the one within.
 //
-//   produce(number, step)   makes generation `number`, counted over the run; `step`: the optimizer step that trains on
-//                           it first. An exception leaves the source as it was. Asked for in order.
-//   capture()               a function that gives what the source knows after the latest produce(), as an object; called
+//   open(call)              generation `call.number` as one that is asked for more of itself (open_generation.hpp). An exception, of
+//                           opening it or of asking, leaves the source as it was. Asked for in order
+//   capture()               a function that gives what the source knows after the latest generation, as an object; called
 //                           later, it does not touch the source
 //   restore_source(state)   the inverse; an exception leaves the source as it was
 //   root()                  the sampler::Rollouts at the bottom: prompts, their order, settings
-//   draws_ahead() const, draw(number), score(made, step)
-//                           (Hooks::draws_ahead, else false) produce() in two halves, of which the first touches nothing that the
-//                           second does: where draws_ahead(), a generation may be drawn while the one before is scored
-//   produce(number, step, pieces)
-//                           (Hooks::in_pieces) as batch.hpp says of Pieces
-//   streams() const         (Hooks::streams, else false) generations may be trained on while they are made: what produce() returns
-//                           has Made::arrive, and a batch Batch::arrive, which asks for the rows of one micro-batch after
-//                           the other. With the last micro-batch of a step that uses it, a generation is whole
+//   draws_ahead()           whether a generation may be drawn (OpenGeneration::draw) while the one before is scored
 //
-// Errors: [rlalgo.sampler.7] a state that belongs to another run, or is damaged.
+// A combinator with nothing to add while a generation is made has produce(call) within and gives WholeGeneration(made).
+//
+// Errors: [rlalgo.sampler.7] a state that belongs to another run, or is damaged; [rlalgo.sampler.11] a micro-batch was asked for, and no step
+// is open.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +23,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -36,12 +34,14 @@
 #include <nlohmann/json.hpp>
 
 #include <rlalgo/core/bounded_json.hpp>
+#include <rlalgo/core/error.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/sampler/batch.hpp>
 #include <rlalgo/sampler/concept.hpp>
 #include <rlalgo/sampler/detail/generation_state.hpp>
 #include <rlalgo/sampler/detail/score_generation.hpp>
 #include <rlalgo/sampler/geometry.hpp>
+#include <rlalgo/sampler/open_generation.hpp>
 #include <rlalgo/sampler/rollout_rows.hpp>
 
 namespace rlalgo::sampler {
@@ -50,9 +50,10 @@ using Json = nlohmann::ordered_json;
 
 // What GenerationBatches cuts into batches: generations, made one after another, with a state of their own.
 template <class S>
-concept GenerationSource = requires(S& source, const S& known, std::int64_t number, const Json& state) {
+concept GenerationSource = requires(S& source, const S& known, const GenerationCall& call, const Json& state) {
   typename S::Generator;
-  { source.produce(number, number) } -> std::same_as<Made>;
+  { source.open(call) } -> std::same_as<std::unique_ptr<OpenGeneration>>;
+  { known.draws_ahead() } -> std::same_as<bool>;
   { known.capture() } -> std::same_as<std::function<Json()>>;
   { source.restore_source(state) } -> std::same_as<void>;
   { known.root().geometry() } -> std::convertible_to<Geometry>;
@@ -64,7 +65,7 @@ class GenerationBatches {
  public:
   using Batch = RolloutBatch;
   using Rows = RolloutRows;
-  static constexpr Hooks hooks{.needs_weights = true};
+  static constexpr Hooks hooks{.generates = true, .needs_weights = true};
 
   [[nodiscard]] const Geometry& geometry() const { return self().root().config().geometry; }
   [[nodiscard]] std::int64_t dataset_size() const { return static_cast<std::int64_t>(self().root().prompts().size()); }
@@ -80,11 +81,12 @@ class GenerationBatches {
 
   // An exception leaves the sampler as it was.
   Batch next(std::int64_t step) {
-    if constexpr (hooks_of<Self>().streams)
-      if (self().streams()) return stream(step);
     std::vector<Made> made = obtain(step);
     return cut(step, std::move(made));
   }
+
+  // Generation `call.number`, in one.
+  Made produce(GenerationCall call) { return finish(*self().open(std::move(call))); }
 
   [[nodiscard]] Json state() const {
     Json out = fingerprint();
@@ -130,6 +132,37 @@ class GenerationBatches {
     return out;
   }
 
+  // --- of a sampler that streams: a step whose rows come one micro-batch after the other
+
+  // Of what self().open gives, so many groups at a time.
+  Batch begin_stream(std::int64_t step, std::int64_t groups) {
+    abandon_stream();
+    const Geometry& g = geometry();
+    Batch batch;
+    batch.reward_names = self().root().reward_names();
+    batch.parts.assign(static_cast<std::size_t>(g.gradient_accumulation_steps),
+                       std::vector<data::Rollout*>(static_cast<std::size_t>(g.micro_batch_size), nullptr));
+    batch.pulled = 0;
+    stream_ =
+        Stream{.step = step, .groups = groups, .before = current_, .number_before = current_number_, .opened = {}};
+    return batch;
+  }
+
+  // The next micro-batch of the batch that begin_stream gave.
+  void pull_stream(Batch& batch) {
+    if (!stream_ || !batch.is_open())
+      core::raise("sampler", 11,
+                  {.what = "the next micro-batch was asked for, and no step is open",
+                   .remedy = "call next(step) first, and pull() once for each micro-batch of its batch"});
+    try {
+      grow(batch, static_cast<std::int64_t>(batch.pulled));
+    } catch (...) {
+      abandon_stream();
+      throw;
+    }
+    if (++batch.pulled == batch.parts.size()) stream_.reset();
+  }
+
  private:
   [[nodiscard]] Self& self() { return static_cast<Self&>(*this); }
   [[nodiscard]] const Self& self() const { return static_cast<const Self&>(*this); }
@@ -167,66 +200,71 @@ class GenerationBatches {
   }
 
   Made obtain_one(std::int64_t number, std::int64_t step) {
-    if (kept_.empty() || kept_.front().number != number) return self().produce(number, step);
+    if (kept_.empty() || kept_.front().number != number) return self().produce({.number = number, .step = step});
     Made out = std::move(kept_.front());
     kept_.erase(kept_.begin());
     return out;
   }
 
-  // A step whose rows come one micro-batch after the other.
   struct Stream {
+    std::int64_t step = 0;
+    std::int64_t groups = 0;
     std::shared_ptr<Generation> before;  // current_ and current_number_ as they were
     std::int64_t number_before = -1;
-    std::vector<Made> made;
-    std::size_t rows = 0;  // of the last of them, that have come
+    std::vector<std::unique_ptr<OpenGeneration>> opened;  // of this step, in order; the last one may still be made
+    std::size_t kept = 0;                                 // those of them, the first ones, that were in kept_
+    std::size_t rows = 0;                                 // of the last one, that are in the batch
   };
 
-  Batch stream(std::int64_t step) {
-    const Geometry& g = geometry();
-    Batch batch;
-    batch.reward_names = self().root().reward_names();
-    batch.parts.assign(static_cast<std::size_t>(g.gradient_accumulation_steps),
-                       std::vector<data::Rollout*>(static_cast<std::size_t>(g.micro_batch_size), nullptr));
-    const auto stream = std::make_shared<Stream>(Stream{current_, current_number_, {}, 0});
-    batch.arrive = [this, stream, step](Batch& grown, std::size_t part) {
-      try {
-        grow(grown, *stream, step, static_cast<std::int64_t>(part));
-      } catch (...) {
-        current_ = stream->before;
-        current_number_ = stream->number_before;
-        self().take_back(std::move(stream->made));
-        throw;
-      }
-    };
-    return batch;
+  // As if the step that is open had not begun.
+  void abandon_stream() {
+    if (!stream_) return;
+    Stream stream = std::move(*stream_);
+    stream_.reset();
+    current_ = std::move(stream.before);
+    current_number_ = stream.number_before;
+    std::vector<Made> made;
+    for (const auto& one : stream.opened) made.push_back(std::move(one->made()));
+    const auto first_new = made.begin() + static_cast<std::ptrdiff_t>(stream.kept);
+    self().take_back(std::vector<Made>(std::make_move_iterator(first_new), std::make_move_iterator(made.end())));
+    kept_.insert(kept_.begin(), std::make_move_iterator(made.begin()), std::make_move_iterator(first_new));
+  }
+
+  void open_next(Stream& stream, std::int64_t number) {
+    if (!kept_.empty() && kept_.front().number == number) {
+      stream.opened.push_back(std::make_unique<WholeGeneration>(obtain_one(number, stream.step)));
+      ++stream.kept;
+    } else {
+      stream.opened.push_back(self().open({.number = number, .step = stream.step, .groups = stream.groups}));
+    }
+    stream.rows = 0;
+    current_number_ = number;
   }
 
   // Adds micro-batch number j.
-  void grow(Batch& batch, Stream& stream, std::int64_t step, std::int64_t j) {
+  void grow(Batch& batch, std::int64_t j) {
     const Geometry& g = geometry();
-    const std::int64_t micro_step = step * g.gradient_accumulation_steps + j;
+    Stream& stream = *stream_;
+    const std::int64_t micro_step = stream.step * g.gradient_accumulation_steps + j;
     const std::int64_t number = g.generation_of(micro_step);
     const bool ends = j + 1 == g.gradient_accumulation_steps;
-    if (!current_ || current_number_ != number) {
-      stream.made.push_back(obtain_one(number, step));
-      stream.rows = 0;
-      current_ = stream.made.back().generation;
-      current_number_ = number;
-    }
+    if (!current_ || current_number_ != number) open_next(stream, number);
     const std::int64_t begin = g.slice_of(micro_step) * g.micro_batch_size;
-    if (!stream.made.empty() && stream.made.back().number == number) {
+    if (!stream.opened.empty() && stream.opened.back()->made().number == number) {
+      OpenGeneration& open = *stream.opened.back();
       const std::int64_t groups = (begin + g.micro_batch_size + g.num_generations - 1) / g.num_generations;
       const bool last = ends || g.generation_of(micro_step + 1) != number;
       const auto rows = static_cast<std::size_t>(last ? g.completions() : groups * g.num_generations);
-      Made& made = stream.made.back();
-      if (made.arrive) made.arrive(made, rows);
+      while (open.finished() < rows) open.pull();
+      current_ = open.made().generation;
+      // No more than are needed, whatever is finished: which rows are completed together does not depend on the clock.
       if (rows > stream.rows) batch.fresh.emplace_back(current_, std::exchange(stream.rows, rows), rows);
-      if (last) tell(made.about, batch);
+      if (last) tell(open.made().about, batch);
     }
     if (batch.owners.empty() || batch.owners.back() != current_) batch.owners.push_back(current_);
     std::vector<data::Rollout*>& part = batch.parts[static_cast<std::size_t>(j)];
     for (std::size_t i = 0; i < part.size(); ++i) part[i] = &current_->rollouts[static_cast<std::size_t>(begin) + i];
-    if (ends) next_step_ = step + 1;
+    if (ends) next_step_ = stream.step + 1;
   }
 
   Batch cut(std::int64_t step, std::vector<Made> made) {
@@ -283,6 +321,7 @@ class GenerationBatches {
     }
     std::vector<Made> kept = unpack_all(state.value("kept", Json::array()));
     self().restore_source(state);
+    stream_.reset();
     next_step_ = next_step;
     current_ = std::move(current);
     current_number_ = number;
@@ -293,6 +332,7 @@ class GenerationBatches {
   std::int64_t current_number_ = -1;
   std::int64_t next_step_ = 0;
   std::vector<Made> kept_;
+  std::optional<Stream> stream_;  // the step that is open
 };
 
 }  // namespace rlalgo::sampler

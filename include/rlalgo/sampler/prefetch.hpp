@@ -9,7 +9,7 @@
 // optimizer steps for each generation and a sync every s steps its rows are at most ⌈depth·R⌉ + s − 1 updates behind
 // when they are first trained on. depth 0 makes each when it is asked for, on the trainer's thread.
 // stream_groups: generations are trained on while they are made. Groups are finished so many at a time, and a micro-batch is
-// handed over when its last group is (Batch::arrive). A generation that the trainer has begun with no longer counts for
+// there when its last group is (pull). A generation that the trainer has begun with no longer counts for
 // depth; with depth 0 each is made when it is asked for, so that its rows are of the weights that are trained.
 // sync_interval: needs_weights(step), after which the trainer publishes, is true before the first generation, and then
 // whenever so many steps have passed since the last time; also after a resume, whose generator has no weights yet.
@@ -22,11 +22,11 @@
 // (loss::SamplingCorrection) then gives exactly 1.
 //
 // Threads: the source within, with its generator, rewards and prompt order, belongs to the producer from the first
-// produce() until it is joined; a generation belongs to the producer until it is pushed, and to the trainer from then on;
+// open() until it is joined; a generation belongs to the producer until it is pushed, and to the trainer from then on;
 // `mutex` guards everything in State. Samplers of one Config::mutex make their generations one at a time, so that an
 // evaluation may share generator and rewards with the training; what a sync policy shares with the generator guards
 // itself (sync/weight_gate.hpp).
-// An exception of the producer is told at once (Config::tell) and raised by the next produce(), with its type and text.
+// An exception of the producer is told at once (Config::tell) and raised by the next open(), with its type and text.
 // The destructor asks Config::stop to stop, which generators and servers' clients should watch, and waits for the
 // producer.
 // State: the source's after the latest generation that is ready, and what is ready with its metrics. What is under way is
@@ -36,7 +36,7 @@
 // asked for; async/queue_wait_s, for which the trainer waited; async/producer_idle_s, for which the producer waited for
 // room; async/dropped, rows made again; async/generate_s and async/reward_s, of making a generation.
 //
-// Several ranks: each has a producer, which makes its share of every generation (Rollouts), and they agree on what is made
+// Several ranks: each has a producer, which makes its share of every generation (shared.hpp), and they agree on what is made
 // next: rank 0's producer says it, and the others follow. A generation is ready on all ranks or on none, so an interruption
 // of one is raised where nothing is ready any more, and all ranks are then before the same step. A producer that fails fails
 // all ranks at once.
@@ -77,6 +77,7 @@
 #include <rlalgo/sampler/detail/prefetch_state.hpp>
 #include <rlalgo/sampler/detail/unmoved_rows.hpp>
 #include <rlalgo/sampler/generation_batches.hpp>
+#include <rlalgo/sampler/open_generation.hpp>
 #include <rlalgo/sampler/prefetch_config.hpp>
 
 namespace rlalgo::sampler {
@@ -86,7 +87,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
   using Base = GenerationBatches<Prefetch<S>>;
   static_assert(GenerationSource<S>,
                 "sampler::Prefetch<Sampler>: the sampler within is no source of generations; it needs `Generator`, "
-                "`produce(number, step)`, `capture() const`, `restore_source(state)` and `root() const` "
+                "`open(call)`, `draws_ahead() const`, `capture() const`, `restore_source(state)` and `root() const` "
                 "(sampler::Rollouts has them)");
   static_assert(!GenerationSource<S> || S::Generator::weights != inference::WeightSource::shared,
                 "sampler::Prefetch: this generator reads the trainer's own tensors, which the optimizer writes at the "
@@ -96,7 +97,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
  public:
   using Config = PrefetchConfig;
   using Generator = typename S::Generator;
-  static constexpr Hooks hooks{.needs_weights = true, .asynchronous = true, .streams = true};
+  static constexpr Hooks hooks{.generates = true, .needs_weights = true, .asynchronous = true, .streams = true};
 
   Prefetch(PrefetchConfig config, std::shared_ptr<S> source) : config_(std::move(config)), source_(std::move(source)) {
     detail::check_prefetch(config_, inference::source_of(root().generator()));
@@ -125,52 +126,36 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     if (!asynchronous()) return Base::next(step);
     if (needs_weights(step)) synced_ = step;
     waited_ = 0.0;
-    popped_.clear();
+    if (streams()) {
+      RolloutBatch batch = Base::begin_stream(step, config_.stream_groups);
+      popped_.clear();
+      return batch;
+    }
     RolloutBatch batch = Base::next(step);
     batch.seconds = {{"wait", waited_}};
-    if (batch.arrive)
-      batch.arrive = [this, arrive = std::move(batch.arrive)](RolloutBatch& grown, std::size_t part) {
-        arrive(grown, part);
-        grown.seconds = {{"wait", waited_}};
-      };
     return batch;
   }
-
-  Made produce(std::int64_t number, std::int64_t step) {
-    if (!asynchronous()) return state_.ready.empty() ? make(number, step, {}) : std::move(take(number)->made);
-    if (!producer_.joinable()) start(number);
-    const os::Stopwatch watch;
-    Popping popping;
-    const std::shared_ptr<Item> item = pop(number, step, popping);
-    waited_ += popping.waited = watch.seconds();
-    if (!streams()) {
-      settle(*item->made.generation, 0, item->made.generation->rollouts.size(), step);
-      detail::tell_about(item->made, step, popping, state_);
-      return std::move(item->made);
-    }
-    popped_.push_back(item);
-    Made out{.number = number, .generation = generation_of(*item), .tokens = 0, .about = {}};
-    out.arrive = [this, item, step, popping, settled = std::size_t{0}](Made& made, std::size_t rows) mutable {
-      const os::Stopwatch waiting;
-      const bool whole = rows == made.generation->rollouts.size();
-      await(*item, rows, whole, step);
-      waited_ += waiting.seconds();
-      popping.waited += waiting.seconds();
-      if (rows > settled) settle(*made.generation, std::exchange(settled, rows), rows, step);
-      if (!whole) return;
-      made.tokens = item->made.tokens;
-      made.about = item->made.about;
-      detail::tell_about(made, step, popping, state_);
-    };
-    return out;
+  // The next micro-batch of a step that is trained on while it is made.
+  void pull(RolloutBatch& batch) {
+    Base::pull_stream(batch);
+    batch.seconds = {{"wait", waited_}};
   }
+
+  [[nodiscard]] std::unique_ptr<OpenGeneration> open(GenerationCall call) {
+    if (!asynchronous())
+      return std::make_unique<WholeGeneration>(state_.ready.empty() ? make(std::move(call))
+                                                                    : std::move(take(call.number)->made));
+    if (!producer_.joinable()) start(call.number);
+    return std::make_unique<Popped>(*this, call);
+  }
+  [[nodiscard]] bool draws_ahead() const { return false; }
 
   // What was ready when it was called. Packing happens on the caller's thread: nothing here waits for the producer.
   [[nodiscard]] std::function<Json()> capture() const {
     const std::lock_guard lock(state_.mutex);
     std::vector<Made> ready;
     for (const std::shared_ptr<Item>& item : state_.ready)
-      if (item->whole) ready.push_back(item->made);
+      if (item->whole()) ready.push_back(item->made);
     return [source = state_.captured ? state_.captured : source_->capture(), ready = std::move(ready)] {
       Json out = source();
       if (!ready.empty()) out["queue"] = Base::pack_all(ready);
@@ -192,7 +177,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     state_.ready.clear();
     for (Made& made : ready) {
       const std::size_t rows = made.generation->rollouts.size();
-      state_.ready.push_back(std::make_shared<Item>(Item{std::move(made), rows, true}));
+      state_.ready.push_back(std::make_shared<Item>(Item{std::move(made), rows}));
     }
     popped_.clear();
     synced_.reset();
@@ -204,6 +189,38 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
   using Popping = detail::Popping;
 
   // --- the trainer's thread
+
+  // A generation of the queue, as far as it is made.
+  class Popped final : public OpenGeneration {
+   public:
+    Popped(Prefetch& prefetch, const GenerationCall& call) : prefetch_(prefetch), step_(call.step) {
+      const os::Stopwatch watch;
+      item_ = prefetch.pop(call.number, call.step, popping_);
+      wait(watch);
+      made_.number = call.number;
+      if (prefetch.streams()) prefetch.popped_.push_back(item_);
+    }
+    std::size_t pull() override {
+      const os::Stopwatch watch;
+      const std::size_t had = finished(), rows = prefetch_.await(*item_, had, step_, made_);
+      wait(watch);
+      prefetch_.settle(*made_.generation, had, rows, step_);
+      if (rows == made_.generation->rollouts.size()) detail::tell_about(made_, step_, popping_, prefetch_.state_);
+      return finish_rows(rows);
+    }
+
+   private:
+    void wait(const os::Stopwatch& watch) {
+      const double seconds = watch.seconds();
+      popping_.waited += seconds;
+      prefetch_.waited_ += seconds;
+    }
+
+    Prefetch& prefetch_;
+    std::int64_t step_;
+    Popping popping_;
+    std::shared_ptr<Item> item_;
+  };
 
   void start(std::int64_t first) {
     state_.alive = std::chrono::steady_clock::now();
@@ -236,7 +253,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
           lock.unlock();
           state_.changed.notify_all();
           return item;
-        } else if (front.whole) {
+        } else if (front.whole()) {
           popping.dropped += static_cast<double>(front.rows);
           state_.stale = true;
           state_.changed.notify_all();
@@ -246,18 +263,16 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     }
   }
 
-  // The producer writes the rest of an item that is not whole yet.
-  [[nodiscard]] std::shared_ptr<Generation> generation_of(const Item& item) const {
-    const std::lock_guard lock(state_.mutex);
-    return item.made.generation;
-  }
-
-  void await(const Item& item, std::size_t rows, bool whole, std::int64_t step) {
+  // Waits for more rows than `had`; `made`: what is known of them.
+  std::size_t await(const Item& item, std::size_t had, std::int64_t step, Made& made) {
     std::unique_lock lock(state_.mutex);
-    while (item.rows < rows || (whole && !item.whole)) {
+    while (item.rows == had) {
       if (state_.failure) std::rethrow_exception(state_.failure);
       wait_a_little(lock, step);
     }
+    made.generation = item.made.generation;
+    if (item.whole()) made = item.made;
+    return item.rows;
   }
 
   void wait_a_little(std::unique_lock<std::mutex>& lock, std::int64_t step) {
@@ -305,7 +320,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     }
     for (auto one = made.rbegin(); one != made.rend(); ++one) {
       const std::size_t rows = one->generation->rollouts.size();
-      state_.ready.push_front(std::make_shared<Item>(Item{std::move(*one), rows, true}));
+      state_.ready.push_front(std::make_shared<Item>(Item{std::move(*one), rows}));
     }
   }
 
@@ -318,11 +333,11 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
         const auto number = next_work(next, stop);
         if (!number || (config_.begin && !config_.begin(*number, stop))) return;
         if (*number == next) {
-          draws_ahead() ? draw_next(next, scoring, stop) : make_next(next);
+          overlaps() ? draw_next(next, scoring, stop) : make_next(next);
           ++next;
         } else {
           if (scoring.valid()) scoring.get();
-          replace_stale(make(*number, step_of(*number), {}));
+          replace_stale(make({.number = *number, .step = step_of(*number)}));
         }
       }
     });
@@ -339,10 +354,8 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     }
   }
 
-  [[nodiscard]] bool draws_ahead() const {
-    if constexpr (hooks_of<S>().draws_ahead)
-      return config_.depth > 1 && !streams() && !config_.world && source_->draws_ahead();
-    return false;
+  [[nodiscard]] bool overlaps() const {
+    return config_.depth > 1 && !streams() && !config_.world && source_->draws_ahead();
   }
 
   // The same on all ranks.
@@ -374,74 +387,79 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     state_.alive = std::chrono::steady_clock::now();
   }
 
-  Made make(std::int64_t number, std::int64_t step, const Pieces& pieces) {
+  // With what samplers share locked; of several ranks the source does that (SharedConfig::mutex).
+  template <class Work>
+  auto exclusively(Work&& work) {
     std::unique_lock<std::mutex> making, scoring;
-    if (!locks_itself()) {
+    if (!config_.world) {
       making = std::unique_lock(*config_.mutex);
       scoring = std::unique_lock(*config_.scoring_mutex);
     }
-    if constexpr (hooks_of<S>().in_pieces)
-      if (pieces.groups > 0) return source_->produce(number, step, pieces);
-    Made made = source_->produce(number, step);
-    if (pieces.groups > 0) pieces.finished(made.generation, made.generation->rollouts.size());
-    return made;
+    return work();
+  }
+  Made make(GenerationCall call) {
+    return exclusively([&] { return finish(*source_->open(std::move(call))); });
   }
 
   // Makes generation `number`, and puts it into the queue: when it is whole, or with its first groups.
   void make_next(std::int64_t number) {
     std::shared_ptr<Item> item;
-    Pieces pieces{.groups = config_.stream_groups};
-    pieces.finished = [&](const std::shared_ptr<Generation>& generation, std::size_t rows) {
-      {
-        const std::lock_guard lock(state_.mutex);
-        state_.alive = std::chrono::steady_clock::now();
-        if (item == nullptr) {
-          item = std::make_shared<Item>();
-          item->made.number = number;
-          item->made.generation = generation;
-          state_.ready.push_back(item);
-        }
-        item->rows = rows;
+    Made made = exclusively([&] {
+      const auto open = source_->open({.number = number, .step = step_of(number), .groups = config_.stream_groups});
+      for (open->pull(); !open->whole(); open->pull()) item = show(*open, std::move(item));
+      return std::move(open->made());
+    });
+    push(std::move(made), item, 0);
+  }
+
+  // The rows of it that are finished, in the queue.
+  std::shared_ptr<Item> show(OpenGeneration& open, std::shared_ptr<Item> item) {
+    {
+      const std::lock_guard lock(state_.mutex);
+      state_.alive = std::chrono::steady_clock::now();
+      if (item == nullptr) {
+        item = std::make_shared<Item>();
+        item->made.number = open.made().number;
+        item->made.generation = open.made().generation;
+        state_.ready.push_back(item);
       }
-      state_.changed.notify_all();
-    };
-    Made made = make(number, step_of(number), pieces);
-    finish(std::move(made), item, 0);
+      item->rows = open.finished();
+    }
+    state_.changed.notify_all();
+    return item;
   }
 
   // Draws generation `number`, and has it scored and put into the queue beside the next.
   void draw_next(std::int64_t number, std::future<void>& scoring, const std::stop_token& stop) {
-    if constexpr (hooks_of<S>().draws_ahead) {
-      std::unique_lock making(*config_.mutex);
-      Made drawn = source_->draw(number);
-      making.unlock();
-      if (scoring.valid()) scoring.get();
-      {
-        const std::lock_guard lock(state_.mutex);
-        state_.alive = std::chrono::steady_clock::now();
-        state_.scoring = 1;
-      }
-      scoring = std::async(std::launch::async, [this, number, stop, made = std::move(drawn)]() mutable {
-        guarded(stop, [&] {
-          {
-            const std::lock_guard scored(*config_.scoring_mutex);
-            source_->score(made, step_of(number));
-          }
-          finish(std::move(made), nullptr, 1);
-        });
-      });
+    std::unique_lock making(*config_.mutex);
+    std::shared_ptr<OpenGeneration> drawn = source_->open({.number = number, .step = step_of(number)});
+    drawn->draw();
+    making.unlock();
+    if (scoring.valid()) scoring.get();
+    {
+      const std::lock_guard lock(state_.mutex);
+      state_.alive = std::chrono::steady_clock::now();
+      state_.scoring = 1;
     }
+    scoring = std::async(std::launch::async, [this, stop, drawn = std::move(drawn)] {
+      guarded(stop, [&] {
+        Made made = [&] {
+          const std::lock_guard scored(*config_.scoring_mutex);
+          return finish(*drawn);
+        }();
+        push(std::move(made), nullptr, 1);
+      });
+    });
   }
 
   // `item`: of the queue, or null: it is not there yet. `scored`: generations that were drawn beside.
-  void finish(Made made, std::shared_ptr<Item> item, std::int64_t scored) {
+  void push(Made made, std::shared_ptr<Item> item, std::int64_t scored) {
     {
       const std::lock_guard lock(state_.mutex);
       state_.alive = std::chrono::steady_clock::now();
       if (item == nullptr) state_.ready.push_back(item = std::make_shared<Item>());
       item->rows = made.generation->rollouts.size();
       item->made = std::move(made);
-      item->whole = true;
       state_.captured = source_->capture();
       state_.scoring -= scored;
     }
@@ -465,9 +483,6 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     }
     state_.changed.notify_all();
   }
-
-  // Of several ranks: the source holds the mutex while it does not wait for others.
-  [[nodiscard]] bool locks_itself() const { return root().config().mutex != nullptr; }
 
   PrefetchConfig config_;
   std::shared_ptr<S> source_;

@@ -44,6 +44,7 @@
 #include <rlalgo/sampler/detail/score_generation.hpp>
 #include <rlalgo/sampler/detail/unmoved_rows.hpp>
 #include <rlalgo/sampler/generation_batches.hpp>
+#include <rlalgo/sampler/open_generation.hpp>
 
 namespace rlalgo::sampler {
 
@@ -59,13 +60,12 @@ template <class S>
 class Replay : public GenerationBatches<Replay<S>> {
   static_assert(GenerationSource<S>,
                 "sampler::Replay<Sampler>: the sampler within is no source of generations; it needs `Generator`, "
-                "`produce(number, step)`, `capture() const`, `restore_source(state)` and `root() const` "
+                "`open(call)`, `draws_ahead() const`, `capture() const`, `restore_source(state)` and `root() const` "
                 "(sampler::Rollouts has them)");
 
  public:
   using Config = ReplayConfig;
   using Generator = typename S::Generator;
-  static constexpr Hooks hooks{.needs_weights = true, .draws_ahead = hooks_of<S>().draws_ahead, .in_pieces = true};
 
   Replay(ReplayConfig config, std::shared_ptr<S> source) : config_(std::move(config)), source_(std::move(source)) {
     if (config_.capacity > 1'000'000)
@@ -77,21 +77,11 @@ class Replay : public GenerationBatches<Replay<S>> {
 
   [[nodiscard]] const auto& root() const { return source_->root(); }
 
-  // Which groups are replaced is known of a whole generation: with a buffer it is finished in one piece.
-  Made produce(std::int64_t number, std::int64_t step, const Pieces& pieces = {}) {
-    if (config_.capacity == 0) return source_->produce(number, step, pieces);
-    Made made = source_->produce(number, step);
-    replay(made, step);
-    if (pieces.groups > 0) pieces.finished(made.generation, made.generation->rollouts.size());
-    return made;
+  [[nodiscard]] std::unique_ptr<OpenGeneration> open(GenerationCall call) {
+    if (config_.capacity == 0) return source_->open(std::move(call));
+    return std::make_unique<Replayed>(*this, std::move(call));
   }
-
-  [[nodiscard]] bool draws_ahead() const requires(hooks_of<S>().draws_ahead) { return source_->draws_ahead(); }
-  Made draw(std::int64_t number) requires(hooks_of<S>().draws_ahead) { return source_->draw(number); }
-  void score(Made& made, std::int64_t step) requires(hooks_of<S>().draws_ahead) {
-    source_->score(made, step);
-    if (config_.capacity > 0) replay(made, step);
-  }
+  [[nodiscard]] bool draws_ahead() const { return source_->draws_ahead(); }
 
   [[nodiscard]] std::function<Json()> capture() const {
     if (config_.capacity == 0) return source_->capture();
@@ -123,6 +113,27 @@ class Replay : public GenerationBatches<Replay<S>> {
   struct Entry {
     double priority = 0.0;
     std::shared_ptr<const Generation> group;  // prompts: its one
+  };
+
+  // Which groups are replaced is known of a whole generation: it is finished in one.
+  class Replayed final : public OpenGeneration {
+   public:
+    Replayed(Replay& replay, GenerationCall call) : replay_(replay), step_(call.step) {
+      call.groups = 0;
+      source_ = replay.source_->open(std::move(call));
+      made_.number = source_->made().number;
+    }
+    void draw() override { source_->draw(); }
+    std::size_t pull() override {
+      made_ = finish(*source_);
+      replay_.replay(made_, step_);
+      return finish_rows(made_.generation->rollouts.size());
+    }
+
+   private:
+    Replay& replay_;
+    std::int64_t step_;
+    std::unique_ptr<OpenGeneration> source_;
   };
 
   // Replaces groups of a generation that is scored, and keeps what it teaches.

@@ -15,7 +15,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -30,6 +29,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/sampler/batch.hpp>
 #include <rlalgo/sampler/generation_batches.hpp>
+#include <rlalgo/sampler/open_generation.hpp>
 
 namespace rlalgo::sampler {
 
@@ -40,22 +40,17 @@ struct RerollConfig {
   std::size_t capacity = 4096;  // prompts
 };
 
-// A source whose generations can be of given prompts.
-template <class S>
-concept ChoosesPrompts = GenerationSource<S> && requires(S& source, const std::vector<std::size_t>& chosen) {
-  { source.produce(std::int64_t{0}, std::int64_t{0}, chosen, Pieces{}) } -> std::same_as<Made>;
-};
-
 template <class S>
 class Reroll : public GenerationBatches<Reroll<S>> {
-  static_assert(ChoosesPrompts<S>,
-                "sampler::Reroll<Sampler>: the sampler within does not generate for given prompts; it needs "
-                "`produce(number, step, indices of prompts)` (sampler::Rollouts has it)");
+  static_assert(
+      GenerationSource<S>,
+      "sampler::Reroll<Sampler>: the sampler within is no source of generations; it needs `Generator`, `open(call)`, "
+      "`draws_ahead() const`, `capture() const`, `restore_source(state)` and `root() const` (sampler::Rollouts has "
+      "them)");
 
  public:
   using Config = RerollConfig;
   using Generator = typename S::Generator;
-  static constexpr Hooks hooks{.needs_weights = true, .draws_ahead = hooks_of<S>().draws_ahead, .in_pieces = true};
 
   Reroll(RerollConfig config, std::shared_ptr<S> source) : config_(config), source_(std::move(source)) {
     if (config.max_groups < 1 || config.first_step < 0)
@@ -68,47 +63,13 @@ class Reroll : public GenerationBatches<Reroll<S>> {
 
   [[nodiscard]] const auto& root() const { return source_->root(); }
 
-  Made produce(std::int64_t number, std::int64_t step, const Pieces& pieces = {}) {
-    if (!config_.on) return source_->produce(number, step, pieces);
-    const auto ordered = root().order().chunk(static_cast<std::uint64_t>(number));
-    auto failed = failed_;
-    auto chosen = ordered;
-    std::size_t injected = 0;
-    if (const auto before = assigned_.find(number); before != assigned_.end()) {
-      chosen = before->second;
-    } else {
-      std::erase_if(failed,
-                    [&](std::size_t i) { return std::find(ordered.begin(), ordered.end(), i) != ordered.end(); });
-      const std::size_t most = std::min({failed.size(), static_cast<std::size_t>(config_.max_groups), chosen.size()});
-      for (; step >= config_.first_step && injected < most; ++injected) {
-        chosen[chosen.size() - 1 - injected] = failed.front();
-        failed.pop_front();
-      }
-    }
-    Made made = source_->produce(number, step, chosen, pieces);
-    if (chosen != ordered) made.generation->prompts = chosen;
-    std::size_t buffered = 0;
-    for (std::size_t g = 0; g < chosen.size(); ++g)
-      if (failed.size() < config_.capacity && has_failed(*made.generation, g, chosen.size()) &&
-          std::find(failed.begin(), failed.end(), chosen[g]) == failed.end()) {
-        failed.push_back(chosen[g]);
-        ++buffered;
-      }
-    failed_ = std::move(failed);
-    if (chosen != ordered) assigned_[number] = chosen;
-    assigned_.erase(assigned_.begin(), assigned_.lower_bound(number - remembered));
-    made.about.metrics.mean("reroll_buffered", static_cast<double>(buffered), 1.0);
-    made.about.metrics.mean("reroll_injected", static_cast<double>(injected), 1.0);
-    made.about.metrics.last("reroll_buffer_size", static_cast<double>(failed_.size()));
-    return made;
+  [[nodiscard]] std::unique_ptr<OpenGeneration> open(GenerationCall call) {
+    if (!config_.on) return source_->open(std::move(call));
+    return std::make_unique<Injected>(*this, std::move(call));
   }
 
   // What fails decides on the prompts of the next generation.
-  [[nodiscard]] bool draws_ahead() const requires(hooks_of<S>().draws_ahead) {
-    return !config_.on && source_->draws_ahead();
-  }
-  Made draw(std::int64_t number) requires(hooks_of<S>().draws_ahead) { return source_->draw(number); }
-  void score(Made& made, std::int64_t step) requires(hooks_of<S>().draws_ahead) { source_->score(made, step); }
+  [[nodiscard]] bool draws_ahead() const { return !config_.on && source_->draws_ahead(); }
 
   [[nodiscard]] std::function<Json()> capture() const {
     if (!config_.on) return source_->capture();
@@ -144,6 +105,68 @@ class Reroll : public GenerationBatches<Reroll<S>> {
 
  private:
   static constexpr std::int64_t remembered = 1100;  // generations: more than any queue is deep
+
+  // A generation with prompts of the list in the places of its last ones. The list changes when it is whole.
+  class Injected final : public OpenGeneration {
+   public:
+    Injected(Reroll& reroll, GenerationCall call) : reroll_(reroll), number_(call.number), failed_(reroll.failed_) {
+      const std::vector<std::size_t> ordered = reroll.root().prompts_of(call);
+      chosen_ = ordered;
+      if (const auto before = reroll.assigned_.find(number_); before != reroll.assigned_.end()) {
+        chosen_ = before->second;
+      } else {
+        std::erase_if(failed_,
+                      [&](std::size_t i) { return std::find(ordered.begin(), ordered.end(), i) != ordered.end(); });
+        const std::size_t most =
+            std::min({failed_.size(), static_cast<std::size_t>(reroll.config_.max_groups), chosen_.size()});
+        for (; call.step >= reroll.config_.first_step && injected_ < most; ++injected_) {
+          chosen_[chosen_.size() - 1 - injected_] = failed_.front();
+          failed_.pop_front();
+        }
+      }
+      others_ = chosen_ != ordered;
+      call.prompts = chosen_;
+      source_ = reroll.source_->open(std::move(call));
+      made_.number = number_;
+    }
+
+    std::size_t pull() override {
+      const std::size_t rows = source_->pull();
+      made_.generation = source_->made().generation;
+      if (source_->whole()) {
+        made_ = std::move(source_->made());
+        close();
+      }
+      return finish_rows(rows);
+    }
+
+   private:
+    void close() {
+      std::size_t buffered = 0;
+      for (std::size_t g = 0; g < chosen_.size(); ++g)
+        if (failed_.size() < reroll_.config_.capacity && has_failed(*made_.generation, g, chosen_.size()) &&
+            std::find(failed_.begin(), failed_.end(), chosen_[g]) == failed_.end()) {
+          failed_.push_back(chosen_[g]);
+          ++buffered;
+        }
+      reroll_.failed_ = std::move(failed_);
+      auto& assigned = reroll_.assigned_;
+      if (others_) assigned[number_] = chosen_;
+      assigned.erase(assigned.begin(), assigned.lower_bound(number_ - remembered));
+      core::Metrics& metrics = made_.about.metrics;
+      metrics.mean("reroll_buffered", static_cast<double>(buffered), 1.0);
+      metrics.mean("reroll_injected", static_cast<double>(injected_), 1.0);
+      metrics.last("reroll_buffer_size", static_cast<double>(reroll_.failed_.size()));
+    }
+
+    Reroll& reroll_;
+    std::int64_t number_;
+    std::deque<std::size_t> failed_;   // as it will be
+    std::vector<std::size_t> chosen_;  // prompts
+    bool others_ = false;              // than those of the order
+    std::size_t injected_ = 0;         // groups
+    std::unique_ptr<OpenGeneration> source_;
+  };
 
   [[nodiscard]] static bool has_failed(const Generation& generation, std::size_t group, std::size_t groups) {
     const core::RewardTable& rewards = generation.rewards;

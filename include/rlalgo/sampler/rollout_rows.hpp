@@ -36,6 +36,7 @@ struct RolloutRows {
   using Row = data::Rollout;
   using View = std::span<const Row* const>;
   static constexpr loss::RowKind kind = loss::RowKind::samples;
+  static constexpr RowHooks hooks{.complete = true, .remember = true, .rows_of = true, .idle = true};
 
   [[nodiscard]] static model::TokenTree tree(View rows, const loss::Needs& needs = {});
 

@@ -2,7 +2,7 @@
 //
 // A stateless type with a host-side `Row` and functions of the rows of one micro-batch. A sampler names the kind of its
 // rows (`S::Rows`), a loss the kind it reads (`L::rows`); trainers work with any. sampler::RolloutRows and
-// sampler::AnswerRows are ours. What a kind may have beyond the concept is a concept of its own here: nothing else asks
+// sampler::AnswerRows are ours. What a kind may have beyond the concept it declares (RowHooks): nothing else asks
 // which kind it is.
 //
 //   Row           the row as the host holds it, no tensor
@@ -23,6 +23,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <rlalgo/core/hooks.hpp>
 #include <rlalgo/data/decode.hpp>
 #include <rlalgo/loss/concept.hpp>
 #include <rlalgo/model/policy.hpp>
@@ -53,59 +54,91 @@ struct Scorers {
 // What was said while rows were completed, for the log.
 using Warnings = std::vector<std::string>;
 
-// Rows that are completed before they are trained on: log-probs of a reference, or of the policy before the step.
-// Called for each micro-batch, without gradient.
-template <class R>
-concept CompletedRows = Rows<R> && requires(std::span<typename R::Row* const> rows, const Scorers& scorers,
-                                            const loss::Needs& needs, Warnings& warnings) {
-  { R::complete(rows, scorers, needs, warnings) } -> std::same_as<void>;
+// Optional members (core/hooks.hpp):
+struct RowHooks {
+  // void complete(rows, scorers, needs, warnings): before they are trained on rows get log-probs of a reference, or of the policy
+  // before the step. Called for each micro-batch, without gradient
+  bool complete = false;
+  bool remember = false;  // void remember(rows, log_prob): the log-probs [N] that they were trained with
+  // std::vector<Row*> rows_of(samples): a sampler's micro-batch holds the first row of each sample, and the loss reads all, each with
+  // what the sample has of rewards and advantage
+  bool rows_of = false;
+  bool idle = false;  // bool idle(row): a surrogate has no use for it, its gradient is 0
+  // std::int64_t dataset_row(row), Json describe(row, loss, log_prob, decode): rows are blamed, one example at a time, when a loss or a
+  // gradient is not finite. Their columns have mask and row
+  bool blame = false;
+  // struct Summary: what a pass leaves in the output directory. An unfinished one is part of a checkpoint; `merge` adds what another
+  // rank has seen
+  bool summary = false;
+  // std::vector<run::Sample> samples(rows, limit, decode): what samples.jsonl shows, where a sampler with rewards does not show its
+  // rollouts
+  bool samples = false;
 };
 
-// Rows that keep the log-probs [N] they were trained with.
 template <class R>
-concept RememberingRows = Rows<R> && requires(std::span<typename R::Row* const> rows, const tensor::Tensor& log_prob) {
-  { R::remember(rows, log_prob) } -> std::same_as<void>;
-};
+[[nodiscard]] constexpr RowHooks row_hooks_of() {
+  using Row = typename R::Row;
+  constexpr RowHooks declared = core::declared_hooks<R, RowHooks>();
+  RLALGO_HOOK(
+      complete,
+      requires(std::span<Row* const> rows, const Scorers& scorers, const loss::Needs& needs, Warnings& warnings) {
+        { R::complete(rows, scorers, needs, warnings) } -> std::same_as<void>;
+      });
+  RLALGO_HOOK(
+      remember, requires(std::span<Row* const> rows, const tensor::Tensor& log_prob) {
+        { R::remember(rows, log_prob) } -> std::same_as<void>;
+      });
+  RLALGO_HOOK(
+      rows_of, requires(std::span<Row* const> samples) {
+        { R::rows_of(samples) } -> std::same_as<std::vector<Row*>>;
+      });
+  RLALGO_HOOK(
+      idle, requires(const Row& row) {
+        { R::idle(row) } -> std::same_as<bool>;
+      });
+  RLALGO_HOOK(
+      blame, requires(const Row& row, double number, const data::Decode& decode) {
+        { R::dataset_row(row) } -> std::convertible_to<std::int64_t>;
+        { R::describe(row, number, number, decode) } -> std::same_as<nlohmann::ordered_json>;  // loss, log-prob
+      });
+  RLALGO_HOOK(
+      summary, requires(typename R::Summary & summary, std::span<const Row* const> rows, const loss::Result& result,
+                        const std::filesystem::path& directory, std::int64_t step, const std::string& split,
+                        const data::Decode& decode, const nlohmann::ordered_json& saved) {
+        summary.add(rows, result);
+        summary.write(directory, step, split, decode);
+        { summary.state(decode) } -> std::same_as<nlohmann::ordered_json>;
+        summary.restore(saved);
+        summary.merge(saved);
+      });
+  RLALGO_HOOK(
+      samples, requires(std::span<const Row* const> rows, std::size_t limit, const data::Decode& decode) {
+        { R::samples(rows, limit, decode) } -> std::same_as<std::vector<run::Sample>>;
+      });
+  return declared;
+}
 
-// Rows that come in samples: a sampler's micro-batch holds the first row of each, and the loss reads all, each with what
-// the sample has of rewards and advantage.
+// By the name of what they can: what they declare, and nothing else, is there.
 template <class R>
-concept SampledRows = Rows<R> && requires(std::span<typename R::Row* const> samples) {
-  { R::rows_of(samples) } -> std::same_as<std::vector<typename R::Row*>>;
-};
-
-// Rows that a surrogate may have no use for: their gradient is 0.
+concept CompletedRows = Rows<R> && row_hooks_of<R>()
+.complete;
 template <class R>
-concept IdleRows = Rows<R> && requires(const typename R::Row& row) {
-  { R::idle(row) } -> std::same_as<bool>;
-};
-
-// Rows that are blamed, one example at a time, when a loss or a gradient is not finite. Their columns have mask and row.
+concept RememberingRows = Rows<R> && row_hooks_of<R>()
+.remember;
 template <class R>
-concept BlamedRows = Rows<R> && requires(const typename R::Row& row, double number, const data::Decode& decode) {
-  { R::dataset_row(row) } -> std::convertible_to<std::int64_t>;
-  { R::describe(row, number, number, decode) } -> std::same_as<nlohmann::ordered_json>;  // loss, log-prob
-};
-
-// Rows of which a pass leaves a summary in the output directory. An unfinished one is part of a checkpoint; `merge` adds
-// what another rank has seen.
+concept SampledRows = Rows<R> && row_hooks_of<R>()
+.rows_of;
 template <class R>
-concept SummarizedRows = Rows<R> &&
-    requires(typename R::Summary& summary, std::span<const typename R::Row* const> rows, const loss::Result& result,
-             const std::filesystem::path& directory, std::int64_t step, const std::string& split,
-             const data::Decode& decode, const nlohmann::ordered_json& saved) {
-  summary.add(rows, result);
-  summary.write(directory, step, split, decode);
-  { summary.state(decode) } -> std::same_as<nlohmann::ordered_json>;
-  summary.restore(saved);
-  summary.merge(saved);
-};
-
-// Rows that samples.jsonl shows something of, where a sampler with rewards does not show its rollouts.
+concept IdleRows = Rows<R> && row_hooks_of<R>()
+.idle;
 template <class R>
-concept ShownRows = Rows<R> &&
-    requires(std::span<const typename R::Row* const> rows, std::size_t limit, const data::Decode& decode) {
-  { R::samples(rows, limit, decode) } -> std::same_as<std::vector<run::Sample>>;
-};
+concept BlamedRows = Rows<R> && row_hooks_of<R>()
+.blame;
+template <class R>
+concept SummarizedRows = Rows<R> && row_hooks_of<R>()
+.summary;
+template <class R>
+concept ShownRows = Rows<R> && row_hooks_of<R>()
+.samples;
 
 }  // namespace rlalgo::sampler

@@ -92,6 +92,7 @@ class StridedBlocks {
   using Config = StridedConfig;
   using Rows = StridedRows;
   using Generator = G;
+  static constexpr Hooks hooks{.generates = true};
 
   // `generator` must outlive the sampler.
   StridedBlocks(std::vector<data::Document> documents, G& generator, feature::FeatureNetwork network, E estimator,

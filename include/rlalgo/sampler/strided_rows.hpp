@@ -45,6 +45,7 @@ struct StridedRows {
   using Row = StridedDocument;
   using View = std::span<const Row* const>;
   static constexpr loss::RowKind kind = loss::RowKind::samples;
+  static constexpr RowHooks hooks{.samples = true};
 
   // Positions of the document whose likelihood the loss reads; the first token of a text has no predictor.
   [[nodiscard]] static std::vector<std::int64_t> likelihood_targets(const Row& row, const loss::Needs& needs);

@@ -8,6 +8,7 @@
 // Forms of a callable: reward/functor.hpp. Several without a name are "reward_1", "reward_2", … by their places.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -27,8 +28,12 @@ struct WeightedReward {
       : function(std::move(of)), weight(times) {}
   template <reward::RewardFunctor F>
   // NOLINTNEXTLINE(google-explicit-constructor): so is a callable
-  WeightedReward(F callable, double times = 1.0) : weight(times), named(requires { callable.name(); }) {
-    if constexpr (requires { callable.name(); })
+  WeightedReward(F callable, double times = 1.0) : weight(times), named(std::derived_from<F, reward::RewardFunction>) {
+    static_assert(
+        std::derived_from<F, reward::RewardFunction> || !requires { callable.name(); },
+        "a callable with a name() is a reward::RewardFunction: derive from it, or write the name in front of the "
+        "callable, {\"right\", callable}");
+    if constexpr (std::derived_from<F, reward::RewardFunction>)
       function = std::make_shared<F>(std::move(callable));
     else
       function = reward::from("reward", std::move(callable));

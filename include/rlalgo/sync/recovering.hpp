@@ -20,8 +20,8 @@
 #include <utility>
 
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/os/interruption.hpp>
 #include <rlalgo/inference/generator.hpp>
+#include <rlalgo/os/interruption.hpp>
 #include <rlalgo/sync/concept.hpp>
 #include <rlalgo/sync/weight_gate.hpp>
 

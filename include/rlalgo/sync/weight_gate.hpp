@@ -36,9 +36,9 @@
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/os/interruption.hpp>
 #include <rlalgo/distributed/world.hpp>
 #include <rlalgo/inference/generator.hpp>
+#include <rlalgo/os/interruption.hpp>
 #include <rlalgo/sync/concept.hpp>
 #include <rlalgo/sync/gate_state.hpp>
 

@@ -1,11 +1,12 @@
 // Online RL whose generation is asynchronous: trainer/online.hpp with combinators around the rollouts.
 //
-//   Prefetch<Replay<Reroll<Rollouts<G>>>>   made ahead ← groups without signal replaced ← failed prompts again ← drawn
+//   Prefetch<Replay<Reroll<Shared<Rollouts<G>>>>>
+//   made ahead ← groups without signal replaced ← failed prompts again ← shared by the ranks ← drawn
 //
 // Replay and Reroll are off unless configured, and work at depth 0, too.
 // The generator must not read the trainer's own tensors: inference::SnapshotEngine with sync::SnapshotWeights, or a server.
-// Where weights change under a call, generator and policy take turns (sync/weight_gate.hpp); evaluations take turns with the
-// training by themselves.
+// Where weights change under a call, generator and policy exclude each other (sync/weight_gate.hpp); so do evaluations and the
+// training.
 // Depth 0 is the synchronous run, to the byte.
 // Several ranks: AsynchronousConfig::prefetch has the World where their producers meet (World::duplicate).
 #pragma once
@@ -21,13 +22,14 @@
 #include <rlalgo/sampler/replay.hpp>
 #include <rlalgo/sampler/reroll.hpp>
 #include <rlalgo/sampler/rollouts.hpp>
+#include <rlalgo/sampler/shared.hpp>
 #include <rlalgo/trainer/online.hpp>
 #include <rlalgo/trainer/streaming.hpp>
 
 namespace rlalgo::trainer {
 
 template <class G>
-using PrefetchedRollouts = sampler::Prefetch<sampler::Replay<sampler::Reroll<sampler::Rollouts<G>>>>;
+using PrefetchedRollouts = sampler::Prefetch<sampler::Replay<sampler::Reroll<SharedRollouts<G>>>>;
 
 // Evaluations are of the plain rollouts.
 struct AsynchronousConfig {
@@ -51,21 +53,25 @@ template <class O, class L, class A, class Aggregation, class G, class Y, class 
     const std::vector<double> none(rewards.rows(), 0.0);  // divergence from the reference
     return aggregation::aggregate(aggregation, estimator, rewards, groups, none).advantage;
   };
-  const AsynchronousConfig plain{.prefetch = {.depth = 0,
-                                              .mutex = asynchronous.prefetch.mutex,
-                                              .scoring_mutex = asynchronous.prefetch.scoring_mutex},
-                                 .replay = {},
-                                 .reroll = {}};
-  if (asynchronous.prefetch.world != nullptr) {
-    config.rollouts.world = asynchronous.prefetch.world;
-    config.rollouts.mutex = asynchronous.prefetch.mutex;
+  // Of several ranks a rank's samplers exclude each other while they do not wait for other ranks: Shared locks, not Prefetch.
+  const std::shared_ptr<distributed::World>& producers = asynchronous.prefetch.world;
+  AsynchronousConfig plain{.prefetch = {.depth = 0}, .replay = {}, .reroll = {}};
+  if (producers == nullptr) {
+    plain.prefetch.mutex = asynchronous.prefetch.mutex;
+    plain.prefetch.scoring_mutex = asynchronous.prefetch.scoring_mutex;
   }
+  const sampler::SharedConfig together{.world = producers != nullptr ? producers : inputs.world,
+                                       .mutex = producers != nullptr ? asynchronous.prefetch.mutex : nullptr};
+  const sampler::SharedConfig evaluating{.world = inputs.world, .mutex = together.mutex};
   return make_online(std::move(config), std::move(loss), std::move(estimator), std::move(aggregation),
                      std::move(inputs), [&](std::shared_ptr<sampler::Rollouts<G>> rollouts, SamplerPurpose purpose) {
-                       const AsynchronousConfig& c = purpose == SamplerPurpose::training ? asynchronous : plain;
-                       using Rerolled = sampler::Reroll<sampler::Rollouts<G>>;
+                       const bool trains = purpose == SamplerPurpose::training;
+                       const AsynchronousConfig& c = trains ? asynchronous : plain;
+                       using Rerolled = sampler::Reroll<SharedRollouts<G>>;
                        using Replayed = sampler::Replay<Rerolled>;
-                       auto rerolled = std::make_shared<Rerolled>(c.reroll, std::move(rollouts));
+                       auto shared =
+                           std::make_shared<SharedRollouts<G>>(trains ? together : evaluating, std::move(rollouts));
+                       auto rerolled = std::make_shared<Rerolled>(c.reroll, std::move(shared));
                        return std::make_shared<PrefetchedRollouts<G>>(
                            c.prefetch, std::make_shared<Replayed>(c.replay, std::move(rerolled)));
                      });

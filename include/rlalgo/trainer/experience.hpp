@@ -11,7 +11,6 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -44,6 +43,33 @@
 
 namespace rlalgo::trainer {
 
+namespace detail {
+
+// What a step was skipped of, when its micro-batches come one after the other.
+struct Skipped {
+  double rows = 0, kept = 0, batches = 0, empty = 0;
+  void report(core::Metrics& metrics) const {
+    metrics.mean("skipped_zero_adv_rows", rows - kept, rows);
+    metrics.mean("skipped_zero_adv_batches", empty, batches);
+  }
+};
+
+// A step whose rows come one micro-batch after the other, as far as they have come.
+template <class Row>
+struct OpenStep {
+  sampler::RolloutBatch batch;
+  sampler::Scorers scorers;
+  bool skips_idle = false;
+  std::size_t settled = 0;  // of batch.fresh
+  loss::Counts counts = {};
+  core::Metrics metrics = {};
+  double scoring = 0;  // seconds
+  Skipped skipped = {};
+  std::vector<std::vector<Row*>> parts = {};
+};
+
+}  // namespace detail
+
 template <class Row>
 struct Experience {
   std::vector<std::vector<const Row*>> parts;  // micro-batches to train on, this rank's; one may be empty
@@ -54,12 +80,12 @@ struct Experience {
   core::Metrics metrics;
   std::vector<std::pair<std::string, double>> seconds;  // data or generate, reward, score; for time/<name>
   std::vector<std::string> warnings;
-  // Of a step that is trained on while its rows are made: fills in parts[part], asked for in turn, and waits for it.
-  // Meanwhile micro-batches are counted, rows are assumed to be one for each sample and tokens a power of two: what a loss
-  // of loss::TokenShare::all or rows makes with it is scaled when all is known. With the last part everything else is
-  // there, too. Of several ranks each asks for all parts, and has those that are not its own empty.
-  // Empty: everything is there.
-  std::function<void(Experience& experience, std::size_t part)> arrive = {};
+  // Of a step that is trained on while its rows are made: ExperienceStage::pull adds parts[pulled]. Meanwhile micro-batches are
+  // counted, rows are assumed to be one for each sample, and tokens to be one in all: what a loss of loss::TokenShare::all or
+  // rows makes with it is scaled when all is known. With the last part everything else is there, too. Of several ranks each
+  // asks for all parts, and has those that are not its own empty. Null: everything is there.
+  std::shared_ptr<detail::OpenStep<Row>> open = {};
+  [[nodiscard]] bool is_open() const { return open != nullptr; }
   // Both are called while the experience lives.
   // Keeps what part number `part`, among those of all ranks, was trained with, log_prob [N]; empty: nothing is kept.
   std::function<void(std::size_t part, const tensor::Tensor& log_prob)> remember;
@@ -81,15 +107,6 @@ concept AdvantageFor = (sampler::Rewarded<S> && advantage::AdvantageEstimator<A>
                         std::same_as<G, aggregation::None>);
 
 namespace detail {
-
-// What a step was skipped of, when its micro-batches come one after the other.
-struct Skipped {
-  double rows = 0, kept = 0, batches = 0, empty = 0;
-  void report(core::Metrics& metrics) const {
-    metrics.mean("skipped_zero_adv_rows", rows - kept, rows);
-    metrics.mean("skipped_zero_adv_batches", empty, batches);
-  }
-};
 
 // A micro-batch without idle rows; of the `last` one row remains when no other did.
 template <sampler::IdleRows R>
@@ -171,7 +188,7 @@ class ExperienceStage {
     const os::Stopwatch scoring;
     const sampler::Scorers scorers{*policy_, reference_.get(), config_.temperature, version, config_.corrects_sampling};
     if constexpr (sampler::Rewarded<S>) {
-      if (batch.arrive) return stream(std::move(batch), scorers, purpose);
+      if (batch.is_open()) return opened(std::move(batch), scorers, purpose);
       settle(batch, aggregation_, estimator_, scorers, settling(), out.metrics);
     }
     for (auto& part : batch.parts) part = rows_of(std::move(part));
@@ -199,6 +216,18 @@ class ExperienceStage {
     return out;
   }
 
+  // The next part of an experience that is open, complete for the loss. On all ranks, for all parts.
+  void pull(S& sampler, Experience<Row>& out) const requires sampler::Rewarded<S> {
+    const c10::AutoGradMode no_gradient(false);
+    detail::OpenStep<Row>& open = *out.open;
+    const std::size_t part = open.batch.pulled;
+    sampler.pull(open.batch);
+    complete(open, part, out);
+    if (open.batch.is_open()) return;
+    close(open, out);
+    out.open = nullptr;
+  }
+
  private:
   [[nodiscard]] Settling settling() const {
     return {.rows_per_pass = config_.rows_per_pass,
@@ -212,39 +241,20 @@ class ExperienceStage {
     return samples;
   }
 
-  // A step whose rows come one micro-batch after the other.
-  struct Stream {
-    sampler::RolloutBatch batch;
-    std::size_t settled = 0;  // of batch.fresh
-    loss::Counts counts;      // of the parts that have come
-    core::Metrics metrics;
-    double scoring = 0;  // seconds
-    detail::Skipped skipped;
-    std::vector<std::vector<Row*>> parts;
-  };
-
-  [[nodiscard]] Experience<Row> stream(sampler::RolloutBatch batch, const sampler::Scorers& scorers,
+  [[nodiscard]] Experience<Row> opened(sampler::RolloutBatch batch, const sampler::Scorers& scorers,
                                        Purpose purpose) const {
-    const auto open = std::make_shared<Stream>();
-    open->batch = std::move(batch);
     Experience<Row> out;
-    out.parts.resize(open->batch.parts.size());
-    double all = 0;
-    for (std::size_t p = 0; p < open->batch.parts.size(); ++p) {
-      const auto rows = static_cast<double>(open->batch.parts[p].size());
-      all += rows;
+    out.parts.resize(batch.parts.size());
+    for (std::size_t p = 0; p < batch.parts.size(); ++p) {
       if (!is_own(p)) continue;
-      out.counts.rows += rows;
+      out.counts.rows += static_cast<double>(batch.parts[p].size());
       out.counts.micro_batches += 1;
     }
-    // Of all ranks, so that their sum is a power of two, too.
-    if (config_.world->group() == 0)
-      out.counts.tokens = static_cast<double>(std::bit_ceil(static_cast<std::uint64_t>(all)));
-    out.arrive = [this, open, scorers, purpose](Experience<Row>& experience, std::size_t part) {
-      const c10::AutoGradMode no_gradient(false);
-      open->batch.arrive(open->batch, part);
-      arrived(*open, part, scorers, purpose, experience);
-    };
+    if (config_.world->group() == 0) out.counts.tokens = 1;  // of all ranks together
+    out.open = std::make_shared<detail::OpenStep<Row>>(
+        detail::OpenStep<Row>{.batch = std::move(batch),
+                              .scorers = scorers,
+                              .skips_idle = config_.skip_idle && purpose == Purpose::training});
     return out;
   }
 
@@ -253,22 +263,19 @@ class ExperienceStage {
     return static_cast<int>(part % static_cast<std::size_t>(config_.world->groups())) == config_.world->group();
   }
 
-  // On all ranks, in the order of the parts.
-  void arrived(Stream& open, std::size_t part, const sampler::Scorers& scorers, Purpose purpose,
-               Experience<Row>& out) const {
-    const bool last = part + 1 == open.batch.parts.size();
+  void complete(detail::OpenStep<Row>& open, std::size_t part, Experience<Row>& out) const {
+    const bool last = !open.batch.is_open();
     const os::Stopwatch scoring;
     const std::span<const sampler::FreshRows> fresh = std::span(open.batch.fresh).subspan(open.settled);
-    settle_fresh(fresh, aggregation_, estimator_, scorers, settling(), open.metrics);
+    settle_fresh(fresh, aggregation_, estimator_, open.scorers, settling(), open.metrics);
     open.settled = open.batch.fresh.size();
-    if (last) settle_later(open.batch, aggregation_, scorers, settling());
+    if (last) settle_later(open.batch, aggregation_, open.scorers, settling());
     const std::vector<Row*> rows = rows_of(open.batch.parts[part]);
     std::vector<Row*> trained = rows;
     if constexpr (sampler::IdleRows<Rows>)
-      if (config_.skip_idle && purpose == Purpose::training)
-        trained = detail::without_idle_rows<Rows>(rows, last, open.skipped);
+      if (open.skips_idle) trained = detail::without_idle_rows<Rows>(rows, last, open.skipped);
     if (is_own(part)) {
-      if constexpr (sampler::CompletedRows<Rows>) Rows::complete(trained, scorers, L::needs, out.warnings);
+      if constexpr (sampler::CompletedRows<Rows>) Rows::complete(trained, open.scorers, L::needs, out.warnings);
       open.counts.micro_batches += 1;
       Rows::count(rows, L::needs, open.counts);
       out.parts[part].assign(trained.begin(), trained.end());
@@ -279,10 +286,9 @@ class ExperienceStage {
     open.scoring += scoring.seconds();
     out.seconds = open.batch.seconds;
     out.seconds.emplace_back("score", open.scoring);
-    if (last) close(open, out);
   }
 
-  void close(Stream& open, Experience<Row>& out) const {
+  void close(detail::OpenStep<Row>& open, Experience<Row>& out) const {
     out.counts = open.counts;
     out.metrics = std::move(open.batch.metrics);
     out.metrics.merge(open.metrics);

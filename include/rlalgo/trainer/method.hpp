@@ -146,6 +146,11 @@ MethodParts<typename M::Loss, EstimatorOf<M>, AggregationOf<M>> parts_of(const S
   else if constexpr (requires { M::parts(config); })
     return M::parts(config);
   else {
+    static_assert(
+        !requires { &M::parts; },
+        "the method's `parts` does not take its settings: it is `static trainer::MethodParts<Loss, Estimator, "
+        "Aggregation> parts(const Config&)`, or `parts(const Config&, const sampler::RolloutsConfig&)`, and Config "
+        "is the method's, or else its Loss's");
     static_assert(!HasSettings<M>,
                   "a method with a Config of its own says what that means: `static "
                   "trainer::MethodParts<Loss, Estimator, Aggregation> parts(const Config&)`");

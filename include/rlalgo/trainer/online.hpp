@@ -19,6 +19,7 @@
 #include <rlalgo/inference/generator.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/sampler/rollouts.hpp>
+#include <rlalgo/sampler/shared.hpp>
 #include <rlalgo/sync/shared_weights.hpp>
 #include <rlalgo/trainer/method.hpp>
 #include <rlalgo/trainer/trainer.hpp>
@@ -68,8 +69,10 @@ using OnlineConfig = BasicOnlineConfig<>;
 template <class O>
 struct RunConfigOf<loss::RowKind::samples, O> : std::type_identity<BasicOnlineConfig<O>> {};
 
+template <class G>
+using SharedRollouts = sampler::Shared<sampler::Rollouts<G>>;
 template <class L, class A, class G, class Aggregation, class Y = sync::SharedWeights, class O = optim::AdamW>
-using OnlineTrainer = Trainer<L, A, sampler::Rollouts<G>, Aggregation, Y, O>;
+using OnlineTrainer = Trainer<L, A, SharedRollouts<G>, Aggregation, Y, O>;
 
 enum class SamplerPurpose { training, evaluation };
 
@@ -97,7 +100,6 @@ template <class O, class L, class A, class Aggregation, class G, class Y, class 
   static_assert(std::convertible_to<R, std::shared_ptr<model::Policy>>,
                 "OnlineInputs::reference is no std::shared_ptr to a model::Policy");
   sync::require_reach(inputs.sync, inputs.generator);
-  if (config.rollouts.world == nullptr) config.rollouts.world = inputs.world;  // else training generates beside it
   const auto rollouts = [&](std::vector<data::TokenizedPrompt> prompts, const sampler::RolloutsConfig& settings,
                             SamplerPurpose purpose) {
     return combine(std::make_shared<sampler::Rollouts<G>>(std::move(prompts), inputs.generator, inputs.rewards,
@@ -112,7 +114,6 @@ template <class O, class L, class A, class Aggregation, class G, class Y, class 
     const std::int64_t rows = config.evaluation_batch_size > 0 ? config.evaluation_batch_size : g.micro_batch_size;
     settings.geometry =
         sampler::Geometry::evaluation(static_cast<std::int64_t>(inputs.evaluation_prompts.size()), copies, rows);
-    settings.world = inputs.world;
     settings.shuffle = false;
     settings.count_tokens = false;
     settings.seed = ~settings.seed;  // draws of its own: evaluation shares no random number with training
@@ -147,9 +148,11 @@ template <class O, class L, class A, class Aggregation, class G, class Y, class 
 [[nodiscard]] OnlineTrainer<L, A, G, Aggregation, Y, O> make_online(BasicOnlineConfig<O> config, L loss, A estimator,
                                                                     Aggregation aggregation,
                                                                     OnlineInputs<G, Y, R> inputs) {
-  return make_online(std::move(config), std::move(loss), std::move(estimator), std::move(aggregation),
-                     std::move(inputs),
-                     [](std::shared_ptr<sampler::Rollouts<G>> rollouts, SamplerPurpose) { return rollouts; });
+  return make_online(
+      std::move(config), std::move(loss), std::move(estimator), std::move(aggregation), std::move(inputs),
+      [world = inputs.world](std::shared_ptr<sampler::Rollouts<G>> rollouts, SamplerPurpose) {
+        return std::make_shared<SharedRollouts<G>>(sampler::SharedConfig{.world = world}, std::move(rollouts));
+      });
 }
 
 namespace detail {

@@ -1,11 +1,11 @@
 // Steps that are trained on while their completions are made: what must hold, and how the gradient of such a step becomes
 // that of the step as a whole.
 //
-// Samples and micro-batches of a step are known before its first backward; the number of its tokens is not. Gradients are
-// taken with an assumed number T̃ and scaled once by T̃ / T when the last completion is there. T̃ is a power of two
-// (ExperienceStage), which no intermediate is rounded by, so against the step as a whole a gradient differs by one rounding
-// at most where the loss divides by the tokens (loss::TokenShare::all), and not at all where it does not. A loss that divides
-// by the rows (TokenShare::rows) is assumed to have one for each sample; where episodes have several it is scaled likewise.
+// Samples and micro-batches of a step are known before its first backward; the number of its tokens T is not. So gradients are those
+// of the sum over tokens (Counts::tokens is 1), and are divided once by T when the last completion is there: against the step as a
+// whole a gradient differs by one rounding at most where the loss divides by the tokens (loss::TokenShare::all), and not at all
+// where it does not. A loss that divides by the rows (TokenShare::rows) is assumed to have one for each sample; where episodes have
+// several it is scaled likewise.
 //
 // Errors: [rlalgo.trainer.27] the method needs the whole batch before its first gradient (usage).
 #pragma once

@@ -140,7 +140,8 @@ class Trainer {
     watch_ = {};
     const double published = watch_.published = publish_for(*parts_.sampler, index);
     Batch batch = experience_.next(*parts_.sampler, index, version_, Stage::Purpose::training);
-    if (!batch.arrive && parts_.on_experience) parts_.on_experience(index + 1, batch);
+    const bool open = batch.is_open();
+    if (!open && parts_.on_experience) parts_.on_experience(index + 1, batch);
     if constexpr (sync::hooks_of<Y>().training_begins) parts_.sync.training_begins();
 
     os::Stopwatch train_watch;
@@ -148,7 +149,7 @@ class Trainer {
     core::Metrics trained;
     result.loss = together(*parts_.world, accumulate(batch, counts, trained), trained, latest_norm_);
     double training = train_watch.seconds(), factor = 1.0;
-    if (batch.arrive) {
+    if (open) {
       for (const auto& [name, seconds] : batch.seconds) training -= seconds;  // between the micro-batches
       const loss::Counts assumed = std::exchange(counts, global_counts(batch.counts));
       factor = rescaling(parts_.loss, assumed, counts);
@@ -320,14 +321,15 @@ class Trainer {
     // The same after a resume, and on any rank.
     std::uint64_t draw = (static_cast<std::uint64_t>(version_) << 24U) + batch.first_part;
     // Up to the last one with rows that is trained on; parts that are still to come are not known to have any.
-    std::size_t end = batch.arrive || !c10::GradMode::is_enabled() ? 0 : batch.parts.size();
+    std::size_t end = batch.is_open() || !c10::GradMode::is_enabled() ? 0 : batch.parts.size();
     while (end > 0 && batch.parts[end - 1].empty()) --end;
     const double balance_weight = config_.router_aux_loss_coef / std::max(counts.micro_batches, 1.0);
     core::Activity passes(c10::GradMode::is_enabled() ? "training" : "scoring",
                           static_cast<std::int64_t>(batch.parts.size()));
     for (std::size_t p = 0; p < batch.parts.size(); ++p) {
       if (p > 0) passes.advance();
-      if (batch.arrive) batch.arrive(batch, p);
+      if constexpr (sampler::hooks_of<S>().streams)
+        if (batch.is_open()) experience_.pull(*parts_.sampler, batch);
       const std::span<const Row* const> part = batch.parts[p];
       ++draw;
       if (part.empty()) continue;

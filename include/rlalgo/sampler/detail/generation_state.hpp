@@ -37,12 +37,6 @@ std::shared_ptr<Generation> unpack_generation(const Json& packed, std::span<cons
 // A generation that has not been trained on yet, with what is to be told about it.
 Json pack_made(const Made& made);
 
-// What is only on its way to another rank: episodes, which a checkpoint has no use for, and numbers.
-Json pack_episodes(const Generation& generation);
-void unpack_episodes(const Json& packed, Generation& generation);
-Json pack_lengths(const CompletionLengths& lengths);
-std::vector<double> unpack_lengths(const Json& packed);
-
 // `chosen`: the prompts of the order's chunk `made.number`.
 Made unpack_made(const Json& packed, std::span<const data::TokenizedPrompt> prompts,
                  const std::vector<std::size_t>& chosen, std::int64_t copies);

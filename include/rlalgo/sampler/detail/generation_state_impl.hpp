@@ -180,48 +180,6 @@ RLALGO_INLINE Json pack_made(const Made& made) {
   return out;
 }
 
-RLALGO_INLINE Json pack_episodes(const Generation& generation) {
-  Json out = Json::array();
-  for (const data::Rollout& r : generation.rollouts) {
-    if (!r.episode) {
-      out.push_back(nullptr);
-      continue;
-    }
-    const data::Episode& e = *r.episode;
-    out.push_back({{"messages", e.messages},
-                   {"last_text", e.last_text},
-                   {"reward", pack(std::span<const double>(&e.reward, 1))},
-                   {"turns", e.turns},
-                   {"has_tools", e.has_tools},
-                   {"tool_calls", e.tool_calls},
-                   {"tool_failures", e.tool_failures},
-                   {"columns", e.columns},
-                   {"failure", e.failure}});
-  }
-  return out;
-}
-
-RLALGO_INLINE void unpack_episodes(const Json& packed, Generation& generation) {
-  for (std::size_t i = 0; i < generation.rollouts.size(); ++i) {
-    const Json& e = packed.at(i);
-    if (e.is_null()) continue;
-    const auto episode =
-        std::make_shared<const data::Episode>(data::Episode{.messages = e.at("messages"),
-                                                            .last_text = e.at("last_text").get<std::string>(),
-                                                            .reward = unpack<double>(e.at("reward")).at(0),
-                                                            .turns = e.at("turns").get<std::int64_t>(),
-                                                            .has_tools = e.at("has_tools").get<bool>(),
-                                                            .tool_calls = e.at("tool_calls").get<std::int64_t>(),
-                                                            .tool_failures = e.at("tool_failures").get<std::int64_t>(),
-                                                            .columns = e.at("columns"),
-                                                            .failure = e.at("failure").get<std::string>()});
-    data::each_row(generation.rollouts[i], [&](data::Rollout& row) { row.episode = episode; });
-  }
-}
-
-RLALGO_INLINE Json pack_lengths(const CompletionLengths& lengths) { return pack(lengths.numbers()); }
-RLALGO_INLINE std::vector<double> unpack_lengths(const Json& packed) { return unpack<double>(packed); }
-
 RLALGO_INLINE Made unpack_made(const Json& packed, std::span<const data::TokenizedPrompt> prompts,
                                const std::vector<std::size_t>& chosen, std::int64_t copies) {
   Made out{.number = packed.at("number").get<std::int64_t>(),

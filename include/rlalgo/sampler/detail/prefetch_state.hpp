@@ -29,8 +29,8 @@ namespace rlalgo::sampler::detail {
 // A generation that is ready, or the part of it that is finished.
 struct PrefetchItem {
   Made made;
-  std::size_t rows = 0;  // that are finished
-  bool whole = false;    // all rows are finished, and its metrics are known
+  std::size_t rows = 0;  // that are finished; all: the rest of `made` is there
+  [[nodiscard]] bool whole() const { return rows == made.generation->rollouts.size(); }
 };
 struct PrefetchState {
   mutable std::mutex mutex;
@@ -48,7 +48,7 @@ struct PrefetchState {
   std::uint64_t progress = 0;                               // Config::progress at that time
 
   [[nodiscard]] auto ready_whole() const {
-    return std::count_if(ready.begin(), ready.end(), [](const auto& item) { return item->whole; });
+    return std::count_if(ready.begin(), ready.end(), [](const auto& item) { return item->whole(); });
   }
 };
 // What is told of a pop.

@@ -147,7 +147,6 @@ class CompletionLengths {
   double rows_ = 0, sum_ = 0, shortest_ = 0, longest_ = 0;
   double ended_ = 0, ended_sum_ = 0, ended_shortest_ = 0, ended_longest_ = 0;
 };
-void completion_metrics(const Generation& generation, const Ends& ends, core::Metrics& metrics);
 
 // Of completions of several turns: environment/turns, the model's messages per episode; tools/call_frequency, calls per
 // completion; tools/failure_frequency, the part of the calls that was answered with an error.
@@ -163,17 +162,6 @@ void reward_metric(const std::string& mean_name, const std::string& deviation_na
                    core::Metrics& metrics);
 
 void reward_metrics(const Generation& generation, RolloutBatch& batch);
-
-// Texts, masks, rewards, metrics and timings of a generation that detail::generate made.
-// Returns the seconds that the reward functions took.
-double score(Generation& generation, std::span<const WeightedReward> rewards, const Decode& decode, const Ends& ends,
-             bool mask_truncated, std::int64_t step, RolloutBatch& batch);
-
-// The same of a generation that is made in pieces: `score_piece` of each, with its rewards, and when all are in the
-// `whole`, what only that can tell.
-double score_piece(Generation& piece, std::span<const WeightedReward> rewards, const Decode& decode, const Ends& ends,
-                   bool mask_truncated, std::int64_t step, CompletionLengths& lengths, RolloutBatch& batch);
-void score_whole(const Generation& whole, const CompletionLengths& lengths, RolloutBatch& batch);
 
 }  // namespace detail
 }  // namespace rlalgo::sampler

@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/activity.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/moments.hpp>
@@ -23,7 +22,6 @@
 #include <rlalgo/data/decode.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/generator.hpp>
-#include <rlalgo/os/clock.hpp>
 #include <rlalgo/reward/function.hpp>
 #include <rlalgo/sampler/batch.hpp>
 #include <rlalgo/sampler/detail/score_generation.hpp>
@@ -183,12 +181,6 @@ RLALGO_INLINE void CompletionLengths::report(core::Metrics& metrics) const {
   metrics.maximum("completions/max_terminated_length", ended_longest_);
 }
 
-RLALGO_INLINE void completion_metrics(const Generation& generation, const Ends& ends, core::Metrics& metrics) {
-  CompletionLengths lengths;
-  for (const data::Rollout& r : generation.rollouts) lengths.add(r, ends);
-  lengths.report(metrics);
-}
-
 RLALGO_INLINE void episode_metrics(const Generation& generation, core::Metrics& metrics) {
   double episodes = 0, turns = 0, calls = 0, failures = 0;
   bool tools = false;
@@ -259,44 +251,6 @@ RLALGO_INLINE void reward_metrics(const Generation& generation, RolloutBatch& ba
                                std::to_string(generation.rollouts[i].row) + " (and maybe others): its advantage is 0");
       break;
     }
-}
-
-RLALGO_INLINE double score_piece(Generation& piece, std::span<const WeightedReward> rewards, const Decode& decode,
-                                 const Ends& ends, bool mask_truncated, std::int64_t step, CompletionLengths& lengths,
-                                 RolloutBatch& batch) {
-  for (data::Rollout& r : piece.rollouts) {
-    decode_rows(r, decode);
-    lengths.add(r, ends);
-  }
-  episode_metrics(piece, batch.metrics);
-  for (data::Rollout& r : piece.rollouts)
-    if (mask_truncated && !terminated(r, ends)) mask_all(r);
-  const core::Activity rewarding("rewards");
-  const os::Stopwatch watch;
-  run_rewards(piece, rewards, step, batch);
-  return watch.seconds();
-}
-
-RLALGO_INLINE void score_whole(const Generation& whole, const CompletionLengths& lengths, RolloutBatch& batch) {
-  lengths.report(batch.metrics);
-  reward_metrics(whole, batch);
-  rollout_metrics(whole, batch.metrics);
-}
-
-RLALGO_INLINE double score(Generation& generation, std::span<const WeightedReward> rewards, const Decode& decode,
-                           const Ends& ends, bool mask_truncated, std::int64_t step, RolloutBatch& batch) {
-  for (data::Rollout& r : generation.rollouts) decode_rows(r, decode);
-  completion_metrics(generation, ends, batch.metrics);
-  episode_metrics(generation, batch.metrics);
-  for (data::Rollout& r : generation.rollouts)
-    if (mask_truncated && !terminated(r, ends)) mask_all(r);
-  const core::Activity rewarding("rewards");
-  const os::Stopwatch watch;
-  run_rewards(generation, rewards, step, batch);
-  const double seconds = watch.seconds();
-  reward_metrics(generation, batch);
-  rollout_metrics(generation, batch.metrics);
-  return seconds;
 }
 
 }  // namespace rlalgo::sampler::detail
