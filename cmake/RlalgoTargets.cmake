@@ -1,8 +1,8 @@
 # Floor targets, each with what it alone needs; the components of find_package(rlalgo) have the same names:
 #   rlalgo::host    floors 0-2: nlohmann/json, range-v3, PCRE2, ICU, zlib; no torch, no HTTP on the include path
 #   rlalgo::http    rlalgo::host and the headers of Boost (Asio, Beast)
-#   rlalgo::rlalgo  floors 2-6: rlalgo::http, LibTorch and Eigen
-#   rlalgo::config  floor 7: rlalgo::rlalgo and yaml-cpp
+#   rlalgo::rlalgo  floors 3-8: rlalgo::http, LibTorch and Eigen
+#   rlalgo::config  floor 9: rlalgo::rlalgo and yaml-cpp
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12
    OR CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
   message(FATAL_ERROR "rlalgo is C++20 and needs g++ 12 or clang 14, or newer; this is ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}. "

@@ -54,6 +54,7 @@ FLOORS = [
     ["inference", "feature", "optim", "distributed"],
     ["sampler", "sync", "remote", "serve"],
     ["trainer", "colocated"],
+    ["assembly"],
     ["config"],
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

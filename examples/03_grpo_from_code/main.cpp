@@ -9,10 +9,9 @@
 
 #include <rlalgo/advantage/leave_one_out.hpp>
 #include <rlalgo/aggregation/sum_then_normalize.hpp>
-#include <rlalgo/inference/local_engine.hpp>
-#include <rlalgo/model/load.hpp>
+#include <rlalgo/assembly/completions.hpp>
+#include <rlalgo/assembly/prompts.hpp>
 #include <rlalgo/tensor/device.hpp>
-#include <rlalgo/text/tokenizer.hpp>
 #include <rlalgo/trainer/online.hpp>
 
 namespace {
@@ -50,29 +49,18 @@ struct CappedRloo {
 int main(int argc, char** argv) try {
   if (argc != 2) throw std::invalid_argument("usage: example_03_grpo_from_code MODEL_DIR");
   const auto device = tensor::choose_device("auto").device;  // a GPU where there is one that LibTorch can use
-  const std::shared_ptr<model::Decoder> decoder = model::load_decoder(argv[1], {.device = device});
-  const text::Tokenizer tokenizer = text::Tokenizer::from_directory(argv[1]);
-  std::vector<data::TokenizedPrompt> prompts;
-  for (const char* text : {"Ada has 3 pears.", "Ben finds 5 coins.", "Chen had 9 books.", "Dana keeps 2 shells."})
-    prompts.push_back({.row = static_cast<std::int64_t>(prompts.size()),
-                       .ids = tokenizer.encode(text),
-                       .prompt = text,
-                       .columns = {}});
-
-  inference::LocalEngine engine(decoder->config(), decoder->weights());
+  const auto model = assembly::LanguageModel::load({.model = {argv[1]}, .device = device});
+  assembly::Completions completions(model, assembly::Engine());
   TrainConfig<CappedRloo> config;  // config.method is CappedReinforce::Config
   config.run.rollouts.geometry = {.micro_batch_size = 32, .num_iterations = 2, .num_generations = 8};
-  config.run.rollouts.sampling = {.max_new_tokens = 24, .stop_ids = {*tokenizer.eos_id()}};
+  config.run.rollouts.sampling = {.max_new_tokens = 24, .stop_ids = model.stop_ids};
   config.run.trainer.schedule.learning_rate = 3e-4;
   config.run.trainer.loop.max_steps = 30;
   config.run.trainer.loop.output_dir = "from-code-out";
   const auto brevity = [](const reward::Sample& s) { return -static_cast<double>(s.ids.size()); };
-  const trainer::OnlineInputs<inference::LocalEngine> inputs{.policy = decoder,
-                                                             .generator = engine,
-                                                             .prompts = std::move(prompts),
-                                                             .rewards = {{"brevity", brevity}},
-                                                             .decode = [&](auto ids) { return tokenizer.decode(ids); }};
-  return train<CappedRloo>(config, inputs).exit_code();
+  const data::Json texts = {"Ada has 3 pears.", "Ben finds 5 coins.", "Chen had 9 books.", "Dana keeps 2 shells."};
+  auto inputs = assembly::online_inputs(model, completions, assembly::prompts(model, texts), {{"brevity", brevity}});
+  return train<CappedRloo>(config, std::move(inputs)).exit_code();
 } catch (const std::exception& error) {
   std::cerr << error.what() << "\n";
   return 1;

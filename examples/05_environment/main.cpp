@@ -1,17 +1,16 @@
-// Lesson 5: completions of several turns. An environment is any struct with reset and step; MultiTurn puts it between
-// the generator and the trainer, and only the model's own tokens are trained on.
+// Lesson 5: completions of several turns. An environment is any struct with reset and step; assembly::Turns puts it between
+// who draws and the trainer, and only the model's own tokens are trained on.
 //
 //   example_05_environment MODEL_DIR   (a hidden number, "higher" or "lower", up to four guesses)
 #include <charconv>
 #include <iostream>
 
+#include <rlalgo/assembly/completions.hpp>
+#include <rlalgo/assembly/dialogue.hpp>
+#include <rlalgo/assembly/prompts.hpp>
 #include <rlalgo/environment/concept.hpp>
 #include <rlalgo/grpo.hpp>
-#include <rlalgo/inference/local_engine.hpp>
-#include <rlalgo/inference/multi_turn.hpp>
-#include <rlalgo/model/load.hpp>
 #include <rlalgo/reward/column.hpp>
-#include <rlalgo/text/tokenizer.hpp>
 
 namespace {
 
@@ -44,35 +43,25 @@ int main(int argc, char** argv) try {
     std::cerr << "usage: example_05_environment MODEL_DIR\n";
     return 2;
   }
-  const std::shared_ptr<model::Decoder> decoder = model::load_decoder(argv[1]);
-  const text::Tokenizer tokenizer = text::Tokenizer::from_directory(argv[1]);
-  const std::string ask = "Guess a number from 1 to 9:";
-  std::vector<data::TokenizedPrompt> prompts;
-  for (int row = 0; row < 9; ++row)
-    prompts.push_back({.row = row, .ids = tokenizer.encode(ask), .prompt = ask, .columns = {{"hidden", row + 1}}});
+  const auto model = assembly::LanguageModel::load(argv[1]);
+  data::Json rows;
+  for (int hidden = 1; hidden <= 9; ++hidden)
+    rows.push_back({{"prompt", "Guess a number from 1 to 9:"}, {"hidden", hidden}});
 
-  inference::LocalEngine engine(decoder->config(), decoder->weights());
-  // What the environment said first stands in the prompt already.
-  const auto open = [&](const data::Json& prompt) { return tokenizer.encode(prompt.get<std::string>()); };
-  const auto read = [&](std::span<const data::TokenId> turn) {
-    return data::Json{{"role", "assistant"}, {"content", tokenizer.decode(turn)}};
-  };
-  const auto reply = [&](const data::Json& said) { return tokenizer.encode(said.get<std::string>(), false); };
-  inference::MultiTurn game(engine, environment::each<GuessingGame>("game"), {open, read, reply});
+  // This process draws; a completion is a conversation, in which what the environment says follows as plain text.
+  assembly::Completions game(model, assembly::Engine(),
+                             assembly::Turns{.environments = environment::each<GuessingGame>("game"),
+                                             .dialogues = {assembly::dialogue(model, {.messages = false})}});
 
   TrainConfig<Grpo> config;
   config.run.rollouts.geometry = {.micro_batch_size = 144, .num_generations = 16};
-  config.run.rollouts.sampling = {.max_new_tokens = 64, .stop_ids = {*tokenizer.eos_id()}};
+  config.run.rollouts.sampling = {.max_new_tokens = 64, .stop_ids = model.stop_ids};
   config.run.trainer.schedule = {.name = "cosine", .learning_rate = 5e-4};
   config.run.trainer.loop.max_steps = 60;
   config.run.trainer.loop.output_dir = "game-out";
   config.run.trainer.loop.signals = true;  // Ctrl-C ends the step, saves and ends the run
-  return train<Grpo>(config,
-                     trainer::OnlineInputs<decltype(game)>{.policy = decoder,
-                                                           .generator = game,
-                                                           .prompts = std::move(prompts),
-                                                           .rewards = {reward::column("game", "environment_reward")},
-                                                           .decode = [&](auto ids) { return tokenizer.decode(ids); }})
+  return train<Grpo>(config, assembly::online_inputs(model, game, assembly::prompts(model, rows),
+                                                     {reward::column("game", "environment_reward")}))
       .exit_code();
 } catch (const std::exception& error) {
   std::cerr << error.what() << "\n";

@@ -10,39 +10,32 @@
 #include <cstdlib>
 #include <iostream>
 
+#include <rlalgo/assembly/completions.hpp>
+#include <rlalgo/assembly/prompts.hpp>
 #include <rlalgo/distributed/process_world.hpp>
 #include <rlalgo/grpo.hpp>
-#include <rlalgo/inference/local_engine.hpp>
 #include <rlalgo/model/checkpoint_files.hpp>
-#include <rlalgo/model/load.hpp>
-#include <rlalgo/text/tokenizer.hpp>
 
 namespace {
 
 using namespace rlalgo;
 
-void train_rank(const char* model, const char* directory, std::shared_ptr<distributed::World> world) {
-  const std::shared_ptr<model::Decoder> decoder = model::load_decoder(model);
-  const text::Tokenizer tokenizer = text::Tokenizer::from_directory(model);
-  inference::LocalEngine engine(decoder->config(), decoder->weights(), {.threads = 1});
-  trainer::OnlineInputs<inference::LocalEngine> inputs{
-      .policy = decoder, .generator = engine, .prompts = {}, .rewards = {}};
-  for (const char* text : {"Ada has 3 pears.", "Ben finds 5 coins.", "Chen had 9 books.", "Dana keeps 2 shells."})
-    inputs.prompts.push_back({.row = static_cast<std::int64_t>(inputs.prompts.size()),
-                              .ids = tokenizer.encode(text),
-                              .prompt = text,
-                              .columns = {}});
-  inputs.rewards = {[](const reward::Sample& s) { return 0.1 * s.ids.size(); }};
-  inputs.world =
-      std::move(world);  // the groups of a step are shared out; statistics, denominators and sums are of all ranks
+void train_rank(const char* path, const char* directory, const std::shared_ptr<distributed::World>& world) {
+  const auto model = assembly::LanguageModel::load(path);
+  // The groups of a step are shared out; statistics, denominators and sums are of all ranks.
+  assembly::Completions completions(model, assembly::Engine{.threads = 1}, assembly::Plain(), assembly::Synchronous(),
+                                    assembly::Whole(), {.world = world});
+  const data::Json texts = {"Ada has 3 pears.", "Ben finds 5 coins.", "Chen had 9 books.", "Dana keeps 2 shells."};
+  const auto longer = [](const reward::Sample& s) { return 0.1 * s.ids.size(); };
 
   TrainConfig<Grpo> config;
   config.run.rollouts.geometry = {.micro_batch_size = 8, .gradient_accumulation_steps = 2, .num_generations = 4};
-  config.run.rollouts.sampling = {.max_new_tokens = 16, .stop_ids = {*tokenizer.eos_id()}};
+  config.run.rollouts.sampling = {.max_new_tokens = 16, .stop_ids = model.stop_ids};
   config.run.trainer.schedule = {.name = "constant", .learning_rate = 1e-4};
   config.run.trainer.loop.max_steps = 4;
   config.run.trainer.loop.output_dir = directory;
-  train<Grpo>(config, std::move(inputs));
+  train<Grpo>(config,
+              assembly::online_inputs(model, completions, assembly::prompts(model, texts), {{"longer", longer}}));
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ class AnswerStop {
 
 class Conversation {
  public:
-  Conversation(const config::LanguageModel& model, const ChatOptions& options)
+  Conversation(const assembly::LanguageModel& model, const ChatOptions& options)
       : model_(model),
         options_(options),
         colours_(run::shows_colours(STDOUT_FILENO)),
@@ -259,7 +259,7 @@ class Conversation {
     return "\033[" + std::string(code) + "m" + std::string(text) + "\033[0m";
   }
 
-  const config::LanguageModel& model_;
+  const assembly::LanguageModel& model_;
   const ChatOptions& options_;
   bool colours_;
   inference::LocalEngine engine_;
@@ -273,7 +273,7 @@ class Conversation {
 
 }  // namespace
 
-int converse(const config::LanguageModel& model, const ChatOptions& options) {
+int converse(const assembly::LanguageModel& model, const ChatOptions& options) {
   return Conversation(model, options).run();
 }
 

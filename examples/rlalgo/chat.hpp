@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include <rlalgo/config/language_model.hpp>
+#include <rlalgo/assembly/language_model.hpp>
 #include <rlalgo/inference/engine_config.hpp>
 #include <rlalgo/inference/generator.hpp>
 
@@ -21,6 +21,6 @@ struct ChatOptions {
 };
 
 // Until /exit or the end of the input. The exit status of the verb.
-int converse(const config::LanguageModel& model, const ChatOptions& options);
+int converse(const assembly::LanguageModel& model, const ChatOptions& options);
 
 }  // namespace rlalgo::cli

@@ -15,7 +15,7 @@
 #include <system_error>
 #include <vector>
 
-#include <rlalgo/config/overview.hpp>
+#include <rlalgo/assembly/overview.hpp>
 #include <rlalgo/core/printable.hpp>
 #include <rlalgo/data/hub_cache.hpp>
 #include <rlalgo/distributed/process_group.hpp>
@@ -80,7 +80,7 @@ void print_machine() {
   row("instructions", flags);
   row("threads",
       std::to_string(tensor::available_threads()) + " used of " + std::to_string(::sysconf(_SC_NPROCESSORS_ONLN)));
-  row("memory", config::bytes_text(static_cast<double>(os::memory_limit())) + " at most, " +
+  row("memory", assembly::bytes_text(static_cast<double>(os::memory_limit())) + " at most, " +
                     field_of("/proc/meminfo", "MemAvailable") + " available");
 }
 
@@ -94,7 +94,7 @@ void print_disk() {
       there = there.parent_path();
     const auto info = std::filesystem::space(there.empty() ? "." : there, error);
     row(name, path.string() + (error ? ": " + error.message()
-                                     : ", " + config::bytes_text(static_cast<double>(info.available)) + " free"));
+                                     : ", " + assembly::bytes_text(static_cast<double>(info.available)) + " free"));
   };
   std::error_code error;
   space("working directory", std::filesystem::current_path(error));

@@ -78,7 +78,8 @@ int complete(const InferenceOptions& options) {
   const bool terminal = ::isatty(STDIN_FILENO) == 1;
   const rlalgo::inference::Quantization quantization = quantization_of(options.quantization);
   const config::RunConfig run = model_of(options);
-  const config::LanguageModel model = config::load_language_model(run, engine_memory(run, quantization));
+  const assembly::LanguageModel model =
+      assembly::LanguageModel::load(config::language_model_of(run), engine_memory(run, quantization));
   const rlalgo::inference::SamplingConfig sampling = {.temperature = options.temperature,
                                                       .top_p = options.top_p,
                                                       .top_k = options.top_k,

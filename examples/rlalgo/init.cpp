@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/config/language_model.hpp>
+#include <rlalgo/assembly/model_places.hpp>
 #include <rlalgo/config/methods.hpp>
 #include <rlalgo/config/parse.hpp>
 #include <rlalgo/core/error.hpp>
@@ -269,7 +269,7 @@ int initialise(InitOptions o) {
   const MethodChoice method = method_named(o.method);
   const bool online = method.recipe->generates;
   require_absent(file);
-  const std::filesystem::path model = config::resolve_model(o.model, "--model");
+  const std::filesystem::path model = assembly::resolve_model(o.model, "--model");
   if (o.adapter.empty()) o.adapter = adapter_for(model);
   if (o.adapter != "lora" && o.adapter != "none")
     core::raise_usage(

@@ -297,9 +297,9 @@ LineModel load_model(const ModelOptions& options, const std::string& verb, bool 
     out.tokenizer = text::Tokenizer::from_directory(directory);
   out.chat_template = text::ChatTemplate::from_directory(directory);
   if (weights) {
-    out.decoder =
-        config::load_decoder(run, out.places, engine ? std::optional(engine_memory(run, *engine)) : std::nullopt);
-    out.stop_ids = config::stop_ids(out.places.base, out.tokenizer ? &*out.tokenizer : nullptr);
+    out.decoder = assembly::load_decoder(config::language_model_of(run), out.places,
+                                         engine ? std::optional(engine_memory(run, *engine)) : std::nullopt);
+    out.stop_ids = assembly::stop_ids(out.places.base, out.tokenizer ? &*out.tokenizer : nullptr);
   }
   return out;
 }

@@ -154,7 +154,7 @@ model::WeightMemory engine_memory(const config::RunConfig& run, inference::Quant
 
 // What --model and --lora-model-dir name. Lines of ids need no tokenizer, so a directory may lack one.
 struct LineModel {
-  config::ModelPlaces places;
+  assembly::ModelPlaces places;
   std::optional<text::Tokenizer> tokenizer;
   std::optional<text::ChatTemplate> chat_template;
   std::shared_ptr<model::Decoder> decoder;  // none for `tokenize`

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <rlalgo/config/language_model.hpp>
+#include <rlalgo/assembly/model_places.hpp>
 #include <rlalgo/config/parse.hpp>
 #include <rlalgo/config/places.hpp>
 #include <rlalgo/model/merge_adapter.hpp>
@@ -55,7 +55,7 @@ int merge(MergeOptions o) {
     core::raise_usage("cli", 14,
                       {.what = "`rlalgo merge-lora` needs a configuration file, or --model, --lora-model-dir and "
                                "--output-dir"});
-  const std::filesystem::path base = config::resolve_model(o.model, "--model", revision);
+  const std::filesystem::path base = assembly::resolve_model(o.model, "--model", revision);
   o.lora_model_dir = os::expand_home(o.lora_model_dir, "--lora-model-dir");
   o.output_dir = os::expand_home(o.output_dir, "--output-dir");
   const std::vector<config::ReadPlace> read = {{"the base model", base}, {"the adapter", o.lora_model_dir, true}};

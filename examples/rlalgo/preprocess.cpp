@@ -5,7 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/config/load_preferences.hpp>
+#include <rlalgo/assembly/load_preferences.hpp>
+#include <rlalgo/config/datasets.hpp>
+#include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/outside.hpp>
 #include <rlalgo/config/parse.hpp>
@@ -33,8 +35,8 @@ int show_rows(const config::RunConfig& settings) {
                    .progress = counter.progress(),
                    .prepared = [&] { counter.end(); },
                    .planned =
-                       [](const config::Overview& overview) {
-                         std::cout << config::overview_lines(overview).front() << "\n";
+                       [](const assembly::Overview& overview) {
+                         std::cout << assembly::overview_lines(overview).front() << "\n";
                          print_rows(overview, shown_rows, RowText::tokens);
                        }});
   return 0;
@@ -64,14 +66,15 @@ int prepare(const std::string& file, std::vector<std::string> rest) {
   config::take_outside(settings, *config::world_of(settings), {});
   const os::OutsideInEnvironment environment(settings.outside);
   const run::OutputTrial output(*settings.preference.dataset_prepared_path);
-  const config::LanguageModel model = config::load_text_half(settings, config::find_model(settings));
+  const assembly::LanguageModel model =
+      assembly::load_text_half(config::language_model_of(settings), config::find_model(settings));
   for (const std::string& note : model.notes) std::cout << note << "\n";
   RowCounter counter;
-  const config::PreferenceData data = config::load_preferences(
-      settings, model, config::text_tools(model, settings.trl.chat_template_kwargs), counter.progress());
+  const assembly::PreferenceData data =
+      assembly::load_preferences(config::preferences_of(settings, model), model, counter.progress());
   counter.end();
   for (const std::string& note : data.notes) std::cout << note << "\n";
-  if (show) print_rows(config::shown_answers(data.train, model), shown_rows, RowText::tokens);
+  if (show) print_rows(assembly::shown_answers(data.train, model), shown_rows, RowText::tokens);
   std::cout << "prepared in " << *settings.preference.dataset_prepared_path
             << "; train with dataset_prepared_path: " << *settings.preference.dataset_prepared_path << "\n";
   return 0;

@@ -7,7 +7,7 @@
 #include <iostream>
 #include <string>
 
-#include <rlalgo/config/load_preferences.hpp>
+#include <rlalgo/assembly/load_preferences.hpp>
 #include <rlalgo/os/clock.hpp>
 
 namespace rlalgo::cli {
@@ -15,7 +15,7 @@ namespace rlalgo::cli {
 class RowCounter {
  public:
   // The counter must outlive it.
-  [[nodiscard]] config::RowProgress progress() {
+  [[nodiscard]] assembly::RowProgress progress() {
     return [this](const std::string& what, std::int64_t rows) {
       if (terminal_) {
         std::cerr << "\r\033[K" << what << ": " << rows << " rows" << std::flush;

@@ -15,10 +15,10 @@ namespace {
 
 class RowPrinter {
  public:
-  RowPrinter(const config::Overview& overview, RowText how)
+  RowPrinter(const assembly::Overview& overview, RowText how)
       : overview_(overview), how_(how), colours_(run::shows_colours(STDOUT_FILENO)) {}
 
-  void print(const config::ShownRow& row) const {
+  void print(const assembly::ShownRow& row) const {
     std::size_t trained = 0;
     for (const std::uint8_t carries : row.loss) trained += carries;
     std::cout << "\n"
@@ -37,12 +37,12 @@ class RowPrinter {
   }
 
  private:
-  [[nodiscard]] static bool carries_loss(const config::ShownRow& row, std::size_t at) {
+  [[nodiscard]] static bool carries_loss(const assembly::ShownRow& row, std::size_t at) {
     return at < row.loss.size() && row.loss[at] != 0;
   }
 
   // Tokens that all carry loss, or all do not.
-  void print_stretch(const config::ShownRow& row, std::size_t begin, std::size_t end, bool carries) const {
+  void print_stretch(const assembly::ShownRow& row, std::size_t begin, std::size_t end, bool carries) const {
     const auto ids = std::span(row.ids).subspan(begin, end - begin);
     std::string text;
     if (how_ == RowText::whole) text = core::printable(overview_.decode(ids), "\n\t");
@@ -58,17 +58,17 @@ class RowPrinter {
     return colours_ ? "\033[" + std::string(code) + "m" + text + "\033[0m" : text;
   }
 
-  const config::Overview& overview_;
+  const assembly::Overview& overview_;
   RowText how_;
   bool colours_;
 };
 
 }  // namespace
 
-void print_rows(const config::Overview& overview, std::size_t rows, RowText how) {
+void print_rows(const assembly::Overview& overview, std::size_t rows, RowText how) {
   if (!overview.samples) return;
   const RowPrinter printer(overview, how);
-  for (const config::ShownRow& row : overview.samples(rows)) printer.print(row);
+  for (const assembly::ShownRow& row : overview.samples(rows)) printer.print(row);
 }
 
 }  // namespace rlalgo::cli

@@ -3,13 +3,13 @@
 
 #include <cstddef>
 
-#include <rlalgo/config/overview.hpp>
+#include <rlalgo/assembly/overview.hpp>
 
 namespace rlalgo::cli {
 
 // whole: the text, special tokens shown; tokens: each token with its id.
 enum class RowText { whole, tokens };
 
-void print_rows(const config::Overview& overview, std::size_t rows, RowText how);
+void print_rows(const assembly::Overview& overview, std::size_t rows, RowText how);
 
 }  // namespace rlalgo::cli

@@ -27,8 +27,8 @@ namespace rlalgo::cli {
 
 namespace {
 
-void print_overview(const config::Overview& overview) {
-  for (const std::string& line : config::overview_lines(overview)) std::cout << line << "\n";
+void print_overview(const assembly::Overview& overview) {
+  for (const std::string& line : assembly::overview_lines(overview)) std::cout << line << "\n";
   std::cout << std::flush;
 }
 
@@ -48,9 +48,9 @@ int train_here(const config::RunConfig& settings) {
 int plan_here(const config::RunConfig& settings) {
   for (const std::string& text : settings.warnings) warning(text);
   RowCounter counter;
-  const auto show = [](const config::Overview& overview) {
+  const auto show = [](const assembly::Overview& overview) {
     print_overview(overview);
-    for (const std::string& line : config::time_lines(overview)) std::cout << line << "\n";
+    for (const std::string& line : assembly::time_lines(overview)) std::cout << line << "\n";
     constexpr std::size_t rows = 3;
     print_rows(overview, rows, RowText::whole);
     std::cout << "nothing was trained or written (--dry-run)\n";

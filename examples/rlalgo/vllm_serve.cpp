@@ -119,7 +119,7 @@ serve::ServedModel load(const ServeOptions& options) {
   const config::RunConfig run = model_of(options);
   const serve::SamplingDefaults defaults = defaults_of(options, run);
   const bool adapter = !config::find_model(run).adapter.empty();
-  config::LanguageModel model = config::load_language_model(run);
+  assembly::LanguageModel model = assembly::LanguageModel::load(config::language_model_of(run));
   // An adapter's directory is served as the model, under its own name: its base is another one.
   const std::string root = adapter ? run.base_model : model.base_model;
   return {.name = options.name.empty() ? root : options.name,

@@ -23,23 +23,6 @@ void write_model(const support::ScratchDirectory& scratch, const std::string& na
 
 }  // namespace
 
-TEST_CASE("rows are told apart by ids, prompts, columns and order, not by their number") {
-  const std::string before = config::rows_fingerprint(prompts());
-  CHECK(config::rows_fingerprint(prompts()) == before);
-  auto changed = prompts();
-  changed[1].ids[2] = 5;
-  CHECK(config::rows_fingerprint(changed) != before);
-  changed = prompts();
-  changed[0].columns["answer"] = "5";
-  CHECK(config::rows_fingerprint(changed) != before);
-  changed = prompts();
-  changed[0].prompt = "2 + 2 ?";
-  CHECK(config::rows_fingerprint(changed) != before);
-  changed = prompts();
-  std::swap(changed[0], changed[1]);
-  CHECK(config::rows_fingerprint(changed) != before);
-}
-
 TEST_CASE("reward code, tools, environments and reward models are fingerprinted by their files") {
   const support::ScratchDirectory scratch;
   (void)scratch.write("my_rewards.py", "def one(completions, **kwargs):\n    return [1.0] * len(completions)\n");
@@ -83,7 +66,7 @@ TEST_CASE("the base model is fingerprinted where the run reads it again") {
 }
 
 TEST_CASE("preferences are fingerprinted by tokens and labels") {
-  config::PreferenceData data;
+  assembly::PreferenceData data;
   data.train = std::make_shared<data::AnswerSet>(2);
   const std::vector<data::TokenId> prompt = {1}, chosen = {2, 3}, rejected = {2, 4};
   data.train->append(0, true, prompt, chosen);
@@ -98,20 +81,4 @@ TEST_CASE("preferences are fingerprinted by tokens and labels") {
   data.train->append(0, true, prompt, rejected);
   data.train->append(0, false, prompt, chosen);
   CHECK(config::fingerprints(c, data)["rows of datasets"] != one["rows of datasets"]);
-}
-
-TEST_CASE("the identity of weights is that of their bytes") {
-  const support::ScratchDirectory one, other;
-  for (const auto* scratch : {&one, &other}) write_model(*scratch, "m", "weights");
-  CHECK(config::weights_identity(one.path() / "m") == config::weights_identity(other.path() / "m"));
-  write_model(other, "m", "weightz");
-  CHECK(config::weights_identity(one.path() / "m") != config::weights_identity(other.path() / "m"));
-}
-
-TEST_CASE("a name with a slash or a config.json is a model, a dotted one is a function") {
-  const support::ScratchDirectory scratch;
-  write_model(scratch, "judge", "weights");
-  CHECK(config::names_reward_model("org/judge"));
-  CHECK(config::names_reward_model((scratch.path() / "judge").string()));
-  CHECK_FALSE(config::names_reward_model("rewards.correct"));
 }

@@ -1,111 +1,28 @@
-#include <filesystem>
-#include <set>
-#include <string>
-#include <utility>
-
 #include <support/catch.hpp>
-#include <support/http_server.hpp>
-#include <support/scratch.hpp>
 
 #include <rlalgo/config/nemo_gym.hpp>
+#include <rlalgo/config/parse.hpp>
 
 using namespace rlalgo;
-using data::Json;
-using support::lacks;
-using support::raised_by;
-namespace fs = std::filesystem;
 
-namespace {
-
-std::string row(int k, const std::string& more = "") {
-  return R"({"responses_create_params": {"input": [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Q)" +
-         std::to_string(k) + R"("}]}, "answer": ")" + std::to_string(k) + "\"" + more + "}\n";
-}
-
-config::RunConfig run_in(const fs::path& folder) {
-  config::RunConfig run;
-  run.nemo_gym.enabled = true;
-  run.nemo_gym.auto_start = false;
-  run.nemo_gym.dir = folder.string();
-  return run;
-}
-
-}  // namespace
-
-TEST_CASE("rows of a Gym become prompts, and stay as they are") {
-  const support::ScratchDirectory folder;
-  std::string rows;
-  for (int k = 0; k < 12; ++k) rows += row(k, k % 2 == 0 ? "" : R"(, "metadata": {"level": null})");
-  folder.write("data/rows.jsonl", rows);
-  folder.write("more.jsonl", row(99, R"(, "prompt": "own")"));
-  config::RunConfig run = run_in(folder.path());
-  run.nemo_gym.datasets = {{.path = "data/rows.jsonl", .server_name = "match"},
-                           {.path = (folder.path() / "more.jsonl").string()}};
-  run.val_set_size = 0.2;
-  const config::Prompts prompts = config::load_gym_prompts(run);
-  REQUIRE(prompts.train.size() == 10);
-  REQUIRE(prompts.evaluation.size() == 3);
-  std::set<std::string> answers;
-  for (const auto* list : {&prompts.train, &prompts.evaluation})
-    for (const data::TokenizedPrompt& one : *list) {
-      const std::string answer = one.columns.at("answer").get<std::string>();
-      answers.insert(answer);
-      CHECK(*one.prompt == Json::array({{{"role", "system"}, {"content", "Be brief."}},
-                                        {{"role", "user"}, {"content", "Q" + answer}}}));
-      CHECK(one.columns.contains("prompt") == (answer == "99"));
-      CHECK(one.columns.contains("resources_server_ref") == (answer != "99"));
-      if (answer != "99") CHECK(one.columns.contains("metadata") == (std::stoi(answer) % 2 == 1));
-    }
-  CHECK(answers.size() == 13);
-
-  run.val_set_size = 0;
-  run.nemo_gym.datasets = {{.path = "data/rows.jsonl", .max_samples = 5}};
-  const auto drawn = [&](std::uint64_t seed) {
-    run.seed = seed;
-    std::set<std::string> out;
-    for (const data::TokenizedPrompt& one : config::load_gym_prompts(run).train)
-      out.insert(one.columns.at("answer").get<std::string>());
-    CHECK(out.size() == 5);
-    return out;
-  };
-  CHECK(drawn(1) == drawn(1));
-  CHECK(drawn(1) != drawn(2));
-  run.nemo_gym.datasets = {{.path = "absent.jsonl"}};
-  CHECK(lacks(raised_by([&] { (void)config::load_gym_prompts(run); }), {"absent.jsonl", folder.path().string()}) == "");
-}
-
-TEST_CASE("the servers that rows need are found, or the row that needs another is named") {
-  const support::ScratchDirectory folder;
-  folder.write("rows.jsonl", row(1, R"(, "agent_ref": {"type": "responses_api_agents", "name": "agent"})"));
-  support::HttpServer match([](const std::string&, const std::string&) { return std::pair{200, std::string("{}")}; });
-  const std::string port = match.url().substr(match.url().rfind(':') + 1);
-  const std::string yaml =
-      "match:\n  resources_servers:\n    match:\n      value: folded over\n        two lines\n      port: " + port +
-      "\nagent:\n  responses_api_agents:\n    simple_agent:\n      port: 1\n      resources_server: {name: match}\n";
-  support::HttpServer head([&](const std::string&, const std::string&) { return std::pair{200, Json(yaml).dump()}; });
-  config::RunConfig run = run_in(folder.path());
-  run.nemo_gym.datasets = {{.path = "rows.jsonl"}};
-  run.nemo_gym.head_port = std::stoi(head.url().substr(head.url().rfind(':') + 1));
-  run.nemo_gym.server_timeout = 5;
-  const config::Prompts prompts = config::load_gym_prompts(run);
-  const auto gym = config::nemo_gym(run, prompts.train, prompts.evaluation);
-  REQUIRE(gym != nullptr);
-  CHECK(gym->process == nullptr);
-  CHECK(gym->gym->directory().find(remote::GymKind::resources, "match", "").url == "http://127.0.0.1:" + port);
-  folder.write("rows.jsonl", row(1, R"(, "resources_server_ref": {"name": "mach"})"));
-  const config::Prompts wrong = config::load_gym_prompts(run);
-  CHECK(lacks(raised_by([&] { (void)config::nemo_gym(run, wrong.train, wrong.evaluation); }),
-              {"remote.71", "dataset row 0", "did you mean match?"}) == "");
-  run.nemo_gym.enabled = false;
-  CHECK(config::nemo_gym(run, prompts.train, prompts.evaluation) == nullptr);
-}
-
-TEST_CASE("a head whose text is no YAML is refused") {
-  support::HttpServer head([&](const std::string&, const std::string&) {
-    return std::pair{200, Json("a: [1").dump()};
-  });
-  config::RunConfig run = run_in("/nowhere");
-  run.nemo_gym.head_port = std::stoi(head.url().substr(head.url().rfind(':') + 1));
-  run.nemo_gym.server_timeout = 5;
-  CHECK(lacks(raised_by([&] { (void)config::nemo_gym(run, {}, {}); }), {"remote.70", "not valid YAML"}) == "");
+TEST_CASE("what a file says of its Gym arrives there") {
+  const config::RunConfig run = config::parse_run_config(config::parse_document(
+      "base_model: ./m\nrl: grpo\nlearning_rate: 1e-6\nval_set_size: 0.25\nnemo_gym_enabled: true\nnemo_gym_dir: "
+      "/gyms/one\n"
+      "nemo_gym_config_paths: [a.yaml]\nnemo_gym_head_port: 1234\nnemo_gym_datasets: [{path: rows.jsonl, max_samples: "
+      "3}]\n"
+      "output_dir: out\ntrl: {num_generations: 2, reward_funcs: [nemo_gym]}\nmicro_batch_size: 2\n",
+      "c.yaml"));
+  const assembly::GymConfig gym = config::gym_of(run);
+  CHECK(gym.directory == "/gyms/one");
+  CHECK(gym.held_out == 0.25);
+  CHECK(gym.head_port == 1234);
+  CHECK(gym.config_paths == std::vector<std::string>{"a.yaml"});
+  REQUIRE(gym.datasets.size() == 1);
+  CHECK(gym.datasets[0].max_samples == 3);
+  CHECK(gym.datasets[0].where == "c.yaml:9");
+  CHECK_FALSE(gym.agents);
+  CHECK(gym.model == "./m");
+  CHECK(gym.log_directory == "out");
+  CHECK(gym.read_yaml("a: [1, b]").at("a").size() == 2);
 }

@@ -1,15 +1,14 @@
 #include <support/catch.hpp>
-#include <support/prompts.hpp>
 
-#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <span>
 #include <string>
 #include <vector>
 
+#include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/online.hpp>
+#include <rlalgo/run/checkpoint.hpp>
 
 using namespace rlalgo;
 namespace fs = std::filesystem;
@@ -37,7 +36,7 @@ config::RunConfig example() {
 
 TEST_CASE("every setting of a run arrives where it is used") {
   const config::RunConfig run = example();
-  const config::LanguageModel model = config::load_language_model(run);
+  const assembly::LanguageModel model = assembly::LanguageModel::load(config::language_model_of(run));
   const auto out = config::online_config(run, model, 50, false);
   CHECK(out.rollouts.geometry.completions() == 12);
   CHECK(out.rollouts.geometry.prompts() == 2);
@@ -58,7 +57,7 @@ TEST_CASE("a sync interval that a run of epochs never reaches is said when its s
   run.max_steps.reset();
   run.num_epochs = 1.0;
   run.trl.async_prefetch = true;
-  const config::LanguageModel model = config::load_language_model(run);
+  const assembly::LanguageModel model = assembly::LanguageModel::load(config::language_model_of(run));
   const std::int64_t steps = config::online_config(run, model, 50, false).trainer.loop.max_steps;
   REQUIRE(steps > 2);
   run.trl.vllm_sync_interval = steps;
@@ -103,7 +102,7 @@ TEST_CASE("automatic resume takes the newest checkpoint there is") {
   config::RunConfig run = example();
   run.output_dir = folder.string();
   run.auto_resume_from_checkpoints = true;
-  const config::LanguageModel model = config::load_language_model(run);
+  const assembly::LanguageModel model = assembly::LanguageModel::load(config::language_model_of(run));
   CHECK_FALSE(config::online_config(run, model, 50, false).trainer.loop.resume_from_checkpoint);
   for (const std::int64_t step : {9, 10}) {
     run::CheckpointParts parts;
@@ -120,53 +119,22 @@ TEST_CASE("automatic resume takes the newest checkpoint there is") {
   fs::remove_all(folder);
 }
 
-TEST_CASE("rewards come with their weights, Python beside the configuration is found") {
+TEST_CASE("what a file says of its rewards arrives there: weights, Python beside the file, what a failure means") {
   std::string name = (fs::temp_directory_path() / "rlalgo_online_XXXXXX").string();
   const fs::path folder = ::mkdtemp(name.data());
   std::ofstream(folder / "my_rewards.py") << "def one(completions, **kwargs):\n    return [1.0] * len(completions)\n";
   config::RunConfig run = example();
+  run.file = (folder / "config.yaml").string();
   run.trl.reward_funcs = {"builtin.gsm8k_accuracy", "my_rewards.one"};
   run.trl.reward_weights = {2.0, 0.5};
-  const auto rewards = config::weighted_rewards(run, folder / "config.yaml");
+  const auto rewards = config::weighted_rewards(run);
   REQUIRE(rewards.size() == 2);
   CHECK(rewards[0].function->name() == "gsm8k_accuracy");
   CHECK(rewards[0].weight == 2.0);
   CHECK(rewards[1].function->name() == "one");
   CHECK(rewards[1].weight == 0.5);
-  fs::remove_all(folder);
-}
-
-TEST_CASE("reward models, TRL's names with parameters, and what happens when a reward fails") {
-  const std::string models = std::string(rlalgo::support::test_dir) + "/golden/reward/models";
-  config::RunConfig run = example();
-  run.trl.reward_funcs = {"think_format_reward", models + "/llama/", "get_soft_overlong_punishment"};
-  run.trl.reward_kwargs = {{"get_soft_overlong_punishment", {{"max_completion_len", 2}, {"soft_punish_cache", 1}}}};
-  run.trl.reward_on_failure = "zero";
-  const auto rewards = config::weighted_rewards(run, "config.yaml");
-  REQUIRE(rewards.size() == 3);
-  CHECK(rewards[0].function->name() == "think_format_reward");
-  CHECK(rewards[1].function->name() == "llama");
-  CHECK(rewards[2].function->name() == "soft_overlong_punishment_reward");
-
-  const std::vector<std::string> texts = {"<think>a</think>4"};
-  const rlalgo::support::Prompts prompts = {"What is 2+2? "};
-  const std::vector<data::Json> completions = {texts[0]}, columns = {data::Json::object()};
-  const std::vector<std::int32_t> tokens(3, 1);
-  const std::vector<std::span<const std::int32_t>> ids = {tokens};
-  reward::RewardLog log;
-  const reward::RewardCall call{.prompts = prompts,
-                                .completions = completions,
-                                .texts = texts,
-                                .completion_ids = ids,
-                                .columns = columns,
-                                .log = &log};
-  CHECK(reward::evaluate(*rewards[0].function, call) == std::vector<double>{1.0});
-  CHECK(std::isfinite(reward::evaluate(*rewards[1].function, call).at(0)));
-  CHECK(reward::evaluate(*rewards[2].function, call) == std::vector<double>{-1.0});
-  CHECK(log.own_metrics.size() == 3);
-  CHECK(log.own_metrics.at(1).first == "rewards/llama/failed");
-
   run.trl.reward_funcs = {"no/such-model"};
-  run.trl.reward_kwargs = nullptr;
-  CHECK_THROWS_WITH(config::weighted_rewards(run, "config.yaml"), Catch::Contains("[rlalgo.config.20]"));
+  run.trl.reward_weights = {};
+  CHECK_THROWS_WITH(config::weighted_rewards(run), Catch::Contains("[rlalgo.config.20]"));
+  fs::remove_all(folder);
 }

@@ -11,12 +11,6 @@ const os::Outside there{
     .time = 1'000'000'000, .zone = "Asia/Tokyo", .host = "elsewhere", .language = {{"LANG", "ja_JP.UTF-8"}}};
 }  // namespace
 
-TEST_CASE("what a run took is written and read as it was") {
-  CHECK(config::outside_of(config::to_json(there)) == there);
-  CHECK_FALSE(config::outside_of(data::Json()));
-  CHECK_FALSE(config::outside_of(data::Json{{"zone", "UTC"}}));
-}
-
 TEST_CASE("a run that goes on has what it began with, any other what there is") {
   const ScratchDirectory scratch;
   const ScopedVariable time("RLALGO_START_TIME", "1100000000");
@@ -28,8 +22,8 @@ TEST_CASE("a run that goes on has what it began with, any other what there is") 
   CHECK_FALSE(run.outside_kept);
   CHECK(run.settings["outside"]["time"] == 1'100'000'000);
 
-  scratch.write("run.json", data::Json{{"settings", {{"outside", config::to_json(there)}}}}.dump());
-  CHECK(config::kept_outside(scratch.path()) == there);
+  scratch.write("run.json", data::Json{{"settings", {{"outside", run::to_json(there)}}}}.dump());
+  CHECK(run::kept_outside(scratch.path()) == there);
   run.auto_resume_from_checkpoints = true;
   CHECK_FALSE(config::outside_to_resume(run));  // no checkpoint: it begins afresh
   std::filesystem::create_directory(scratch.path() / "checkpoint-1");

@@ -74,3 +74,12 @@ TEST_CASE("rewards of another kind") {
   CHECK_THROWS_WITH(feature::MatchingAdvantage<>()(advantage::PassThrough(), one, core::Groups::uniform(1, 1)),
                     Catch::Contains("[rlalgo.feature.7]"));
 }
+
+TEST_CASE("the spread of the advantages of completions") {
+  std::vector<data::Rollout> rollouts(3);
+  for (std::size_t i = 0; i < 3; ++i) rollouts[i].advantage = static_cast<double>(i);
+  std::vector<const data::Rollout*> rows = {&rollouts[0], &rollouts[1], &rollouts[2]};
+  core::Metrics metrics;
+  feature::add_advantage_spread(rows, metrics);
+  CHECK(metrics.value("ebft/advantages_std") == Approx(1.0));
+}

@@ -99,3 +99,10 @@ TEST_CASE("a feature is brought to length 1 unless it is 0") {
   CHECK(x[0] == Approx(.6));
   CHECK(zero == std::vector{0.0, 0.0});
 }
+
+TEST_CASE("relative depths that are one layer are told") {
+  const std::vector<double> near = {0.98, 0.99}, apart = {0.0, 1.0}, same = {0.5, 0.5};
+  CHECK(feature::repeated_layers(near, feature::tap_depths(near, 4)).find("the layers 3, 3 of") != std::string::npos);
+  CHECK(feature::repeated_layers(apart, feature::tap_depths(apart, 4)).empty());
+  CHECK(feature::repeated_layers(same, feature::tap_depths(same, 4)).empty());  // said when a file was read
+}

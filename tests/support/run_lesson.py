@@ -23,6 +23,7 @@ LESSONS = {
     "example_07_serve": ([MODEL], "status 400", False),
     "example_08_async": ([MODEL], "step 20/20", False),
     "example_09_ranks": ([MODEL], "of one rank and of two differ", False),
+    "example_10_sharded": ([MODEL], "held by one rank and by two differ", False),
 }
 
 

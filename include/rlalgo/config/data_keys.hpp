@@ -2,29 +2,16 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include <rlalgo/config/key.hpp>
-#include <rlalgo/data/chat_template_format.hpp>
-#include <rlalgo/data/load.hpp>
-#include <rlalgo/data/shard.hpp>
+#include <rlalgo/data/dataset.hpp>
 
 namespace rlalgo::config {
 
-// One entry of `datasets` or `test_datasets`.
-struct DatasetConfig {
-  data::DatasetSource source;  // path, data_files, split, ds_type, name, revision, field
-  data::Json type = nullptr;   // null, the name of a transform, or a mapping
-  data::MessageFields fields;  // field_messages, field_chosen, field_rejected, message_property_mappings, roles …
-  data::Shard shard = {};      // shards, shards_idx; preprocess_shards makes an entry of each shard
-  std::optional<std::string> chat_template, chat_template_jinja;  // of these rows; unset: the run's
-  std::size_t index = 0;                                          // in its list, as the file has it
-  Place place = {};
-
-  [[nodiscard]] bool has_template() const { return chat_template || chat_template_jinja; }
-};
+// One entry of `datasets` or `test_datasets`; preprocess_shards makes an entry of each shard.
+using DatasetConfig = data::Dataset;
 
 struct DataConfig {
   std::vector<DatasetConfig> datasets;  // required

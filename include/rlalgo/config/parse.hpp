@@ -128,10 +128,10 @@ inline void expand_homes(RunConfig& config, Refusals& refusals) {
     for (DatasetConfig& entry : *list)
       refusals.judge([&] {
         entry.source.yaml_to_json = &yaml_as_json;
-        entry.source.path = os::expand_home(entry.source.path, entry.place.text());
-        for (std::string& file : entry.source.data_files) file = os::expand_home(file, entry.place.text());
+        entry.source.path = os::expand_home(entry.source.path, entry.where);
+        for (std::string& file : entry.source.data_files) file = os::expand_home(file, entry.where);
         for (auto& [split, files] : entry.source.split_files)
-          for (std::string& file : files) file = os::expand_home(file, entry.place.text());
+          for (std::string& file : files) file = os::expand_home(file, entry.where);
       });
 }
 

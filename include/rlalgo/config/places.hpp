@@ -105,7 +105,7 @@ inline void refuse_overlap(const std::string& key, const std::filesystem::path& 
   if (config.lora_model_dir) add("lora_model_dir", *config.lora_model_dir);
   if (config.ebft.feature_model) add("ebft.feature_model", *config.ebft.feature_model);
   for (const std::string& name : config.trl.reward_funcs)
-    if (names_reward_model(name)) add("the reward model " + name, name);
+    if (assembly::names_reward_model(name)) add("the reward model " + name, name);
   return out;
 }
 
@@ -121,7 +121,7 @@ inline void refuse_overlap(const std::string& key, const std::filesystem::path& 
         out.push_back({what, source.path});
         continue;
       }
-      refusals.judge_found(entry.place.text(), [&] {
+      refusals.judge_found(entry.where, [&] {
         for (const auto& [split, files] : data::detail::files_of(source))
           for (const std::filesystem::path& file : files) out.push_back({what, file});
       });
@@ -142,8 +142,9 @@ namespace detail {
 // Models that are named and not there.
 inline void judge_models(const RunConfig& config, Refusals& refusals) {
   const auto found = [&](const std::string& key, const std::string& name, const std::string& revision = {}) {
-    return !refusals.distrusts(key) &&
-           refusals.judge_found(config.place(key), [&] { (void)resolve_model(name, config.place(key), revision); });
+    return !refusals.distrusts(key) && refusals.judge_found(config.place(key), [&] {
+      (void)assembly::resolve_model(name, config.place(key), revision);
+    });
   };
   if (config.was_set("base_model") && found("base_model", config.base_model, config.model_revision.value_or("")))
     refusals.judge_found(config.place("base_model"), [&] {
@@ -155,7 +156,7 @@ inline void judge_models(const RunConfig& config, Refusals& refusals) {
   if (config.lora_model_dir) found("lora_model_dir", *config.lora_model_dir);
   if (config.ebft.feature_model) found("ebft.feature_model", *config.ebft.feature_model);
   for (const std::string& name : config.trl.reward_funcs)
-    if (names_reward_model(name)) found("trl.reward_funcs", name);
+    if (assembly::names_reward_model(name)) found("trl.reward_funcs", name);
 }
 
 }  // namespace detail

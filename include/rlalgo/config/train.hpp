@@ -13,8 +13,8 @@
 // A program that calls it compiles every method that a file can name; with RLALGO_COMPILED it only links
 // rlalgo::compiled_config (core/compiled.hpp).
 //
-// Errors: [rlalgo.config.27] a prompt leaves no room for a completion; those of load_data.hpp, load_preferences.hpp,
-// environment.hpp, language_model.hpp, completion_source.hpp, the loss and trainer/trainer.hpp.
+// Errors: [rlalgo.config.27] a prompt leaves no room for a completion; those of assembly/load_prompts.hpp,
+// assembly/load_preferences.hpp, assembly/environments.hpp, assembly/language_model.hpp, assembly/completions.hpp, the loss and trainer/trainer.hpp.
 #pragma once
 
 #include <optional>

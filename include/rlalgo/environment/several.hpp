@@ -5,7 +5,7 @@
 // they are listed; where rewards of two kinds have the same name, each bears its kind's name instead.
 //
 // Source: TRL 1.16 `GRPOTrainer(environment_factory={name: factory})`.
-// Departure: TRL looks at a row's name when the row is drawn; config/environment.hpp asks of all rows before training.
+// Departure: TRL looks at a row's name when the row is drawn; assembly/conversations.hpp asks of all rows before training.
 //
 // Errors: [rlalgo.environment.3] a row names none of the environments; (usage) [rlalgo.environment.4] there are no
 // environments, or two of one name.

@@ -20,8 +20,10 @@
 #include <rlalgo/aggregation/concept.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/groups.hpp>
+#include <rlalgo/core/metrics.hpp>
 #include <rlalgo/core/moments.hpp>
 #include <rlalgo/core/reward_table.hpp>
+#include <rlalgo/data/rollout.hpp>
 #include <rlalgo/feature/group_estimators.hpp>
 
 namespace rlalgo::feature {
@@ -64,5 +66,12 @@ class MatchingAdvantage {
  private:
   E estimator_;
 };
+
+// ebft/advantages_std: over all completions of a step, n − 1.
+inline void add_advantage_spread(std::span<const data::Rollout* const> rows, core::Metrics& metrics) {
+  std::vector<double> advantages;
+  for (const data::Rollout* row : rows) advantages.push_back(row->advantage);
+  if (advantages.size() > 1) metrics.mean("ebft/advantages_std", core::moments(advantages).deviation, 1.0);
+}
 
 }  // namespace rlalgo::feature

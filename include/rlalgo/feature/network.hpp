@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -47,6 +48,17 @@ enum class Normalization { joint, per_layer };
   if (out.empty())
     core::raise_usage("feature", 3, {.what = "there are no feature layers", .expected = "one relative depth or more"});
   return out;
+}
+
+// What is said where relative depths that differ are one layer of this network; empty otherwise.
+[[nodiscard]] inline std::string repeated_layers(std::span<const double> fractions,
+                                                 const std::vector<std::int64_t>& depths) {
+  const auto distinct = [](const auto& list) { return std::set(list.begin(), list.end()).size(); };
+  if (distinct(depths) == distinct(fractions)) return {};
+  std::string layers;
+  for (const std::int64_t depth : depths) layers += (layers.empty() ? "" : ", ") + std::to_string(depth);
+  return "ebft.feature_layers are the layers " + layers +
+         " of this network: one that occurs more than once counts as often";
 }
 
 // The hidden states of all tokens of one tree; numbers are computed for the tokens that are asked for.

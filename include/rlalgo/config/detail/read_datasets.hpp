@@ -102,7 +102,7 @@ inline std::vector<DatasetConfig> read_shards(Reader& reader, const std::string&
   reader.read("shards_idx", index);
   count("preprocess_shards", pieces);
   const auto wrong = [&](const std::string& what, const std::string& remedy) {
-    reader.refuse(8, {.what = what, .where = entry.place.text(), .remedy = remedy});
+    reader.refuse(8, {.what = what, .where = entry.where, .remedy = remedy});
   };
   if (index && shards == 0 && !reader.findings().refusals.distrusts(key + ".shards"))
     wrong(key + ".shards_idx without shards", "set shards, the number of parts");
@@ -120,7 +120,7 @@ inline std::vector<DatasetConfig> read_shards(Reader& reader, const std::string&
 
 inline std::vector<DatasetConfig> read_dataset(const Node& node, const std::string& key, Findings& findings) {
   DatasetConfig out;
-  out.place = node.place;
+  out.where = node.place.text();
   Reader reader(node, key + ".", findings);
   reader.read("path", out.source.path);
   reader.judge("data_files", [&] { read_data_files(reader, key + ".data_files", out.source); });

@@ -5,212 +5,209 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <rlalgo/config/completion_source.hpp>
+#include <rlalgo/assembly/completions.hpp>
+#include <rlalgo/assembly/conversations.hpp>
+#include <rlalgo/assembly/gym.hpp>
+#include <rlalgo/assembly/load_prompts.hpp>
+#include <rlalgo/assembly/prompt_tokens.hpp>
+#include <rlalgo/assembly/rolled_out.hpp>
+#include <rlalgo/assembly/run_overview.hpp>
+#include <rlalgo/config/completions.hpp>
+#include <rlalgo/config/datasets.hpp>
 #include <rlalgo/config/detail/carry_out.hpp>
 #include <rlalgo/config/detail/overview_parts.hpp>
-#include <rlalgo/config/detail/router_balance.hpp>
+#include <rlalgo/config/detail/run_model.hpp>
 #include <rlalgo/config/detail/training.hpp>
 #include <rlalgo/config/entropy.hpp>
-#include <rlalgo/config/environment.hpp>
 #include <rlalgo/config/feature_matching.hpp>
 #include <rlalgo/config/fingerprints.hpp>
-#include <rlalgo/config/load_data.hpp>
-#include <rlalgo/config/model_card.hpp>
 #include <rlalgo/config/nemo_gym.hpp>
 #include <rlalgo/config/online.hpp>
 #include <rlalgo/config/policy_gradient.hpp>
-#include <rlalgo/config/prompt_tokens.hpp>
-#include <rlalgo/config/ranks.hpp>
-#include <rlalgo/config/rollout_function.hpp>
-#include <rlalgo/config/sharding.hpp>
 #include <rlalgo/sampler/rollouts_file.hpp>
 
 namespace rlalgo::config::detail {
 
-// Who answers the model, or makes its completions.
-inline void load_players(const RunConfig& config, std::shared_ptr<environment::Environments>& environments,
-                         std::shared_ptr<remote::RolloutFunction>& function,
-                         const std::function<void(const std::string&)>& note, Refusals& refusals) {
-  const std::vector<std::filesystem::path> paths = python_search_paths(config);
-  refusals.judge_found(config.place(config.trl.has_environment() ? "trl.environment_factory" : "trl.tools"),
-                       [&] { environments = config::environments(config, paths, note); });
-  refusals.judge_found(config.place("trl.rollout_func"), [&] { function = config::rollout_function(config, paths); });
-}
+// Who answers the model, or makes its completions, and what rewards them.
+struct Players {
+  std::shared_ptr<environment::Environments> environments;
+  std::shared_ptr<remote::RolloutFunction> function;
+  std::shared_ptr<assembly::Gym> gym;
+  std::vector<sampler::WeightedReward> rewards;
+
+  void load(const RunConfig& config, const std::function<void(const std::string&)>& note, Refusals& refusals) {
+    refusals.judge_found(config.place(config.trl.has_environment() ? "trl.environment_factory" : "trl.tools"),
+                         [&] { environments = config::environments(config, note); });
+    refusals.judge_found(config.place("trl.rollout_func"), [&] { function = rollout_function(config); });
+  }
+};
 
 // Each reward function by itself: all that cannot be loaded.
 inline void judge_rewards(const RunConfig& config, Refusals& refusals) {
   for (const std::string& name : config.trl.reward_funcs) {
-    if (names_reward_model(name) || (config.nemo_gym.enabled && names_gym_reward(name))) continue;
+    if (assembly::names_reward_model(name) || (config.nemo_gym.enabled && names_gym_reward(name))) continue;
     RunConfig one = config;
     one.trl.reward_funcs = {name};
     one.trl.reward_weights = {};
-    refusals.judge_found(config.place("trl.reward_funcs"),
-                         [&] { (void)weighted_rewards(one, std::filesystem::path(config.file)); });
+    refusals.judge_found(config.place("trl.reward_funcs"), [&] { (void)weighted_rewards(one); });
   }
 }
 
 template <class Unused>
 void Training<Unused>::judge_functions(const RunConfig& config, Refusals& refusals) {
   if (is_preference(config) || config.nemo_gym.enabled || refusals.distrusts("trl.")) return;
-  std::shared_ptr<environment::Environments> environments;
-  std::shared_ptr<remote::RolloutFunction> function;
-  load_players(config, environments, function, {}, refusals);
+  Players().load(config, {}, refusals);
   if (!refusals.distrusts("trl.reward_funcs") && !refusals.distrusts("trl.reward_kwargs"))
     judge_rewards(config, refusals);
 }
 
-template <class Unused>
-run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessages& messages, OtherTask* task) {
-  Prompts prompts;
-  if (config.nemo_gym.enabled)
-    prompts = load_gym_prompts(config);
-  else if (config.datasets.empty() && config.trl.prompts_itself())
-    prompts.train = prompts_of_resets();
-  else
-    prompts = load_prompts(config);
-  if (messages.note)
-    for (const std::string& text : prompts.notes) messages.note(text);
-  const std::filesystem::path file = config.file;
-  std::shared_ptr<environment::Environments> environments;
-  std::shared_ptr<remote::RolloutFunction> function;
-  std::vector<sampler::WeightedReward> rewards;
+[[nodiscard]] inline assembly::Prompts load_prompts(const RunConfig& config) {
+  if (config.nemo_gym.enabled) return assembly::load_gym_prompts(gym_of(config));
+  if (!config.datasets.empty() || !config.trl.prompts_itself()) return assembly::load_prompts(prompts_of(config));
+  assembly::Prompts out;
+  out.train = assembly::prompts_of_resets();
+  return out;
+}
+
+[[nodiscard]] inline Players load_players(const RunConfig& config, const assembly::Prompts& prompts,
+                                          const std::function<void(const std::string&)>& note) {
+  Players out;
   Refusals refusals(config.file);
-  load_players(config, environments, function, messages.note, refusals);
+  out.load(config, note, refusals);
   if (config.nemo_gym.enabled) refusals.raise();
   // A Gym whose agents ask this process waits for the server that they ask, and so comes after it.
-  auto gym = config.trl.serves() ? nullptr : nemo_gym(config, prompts.train, prompts.evaluation, messages.note);
+  if (config.nemo_gym.enabled && !config.trl.serves())
+    out.gym = assembly::find_gym(gym_of(config), prompts, world_of(config)->rank() == 0, note);
   const bool rewarded = refusals.judge_found(config.place("trl.reward_funcs"), [&] {
-    rewards = weighted_rewards(config, file, environments.get(), gym ? gym->verifier : nullptr, messages.note);
+    out.rewards = weighted_rewards(config, out.environments.get(), out.gym ? out.gym->verifier : nullptr, note);
   });
   if (!rewarded) judge_rewards(config, refusals);
   refusals.raise();
-  const ModelPlaces places = find_model(config);
-  LanguageModel model = load_text_half(config, places);
-  if (messages.note)
-    for (const std::string& text : model.notes) messages.note(text);
-  const auto truths = std::make_shared<Truths>();
-  if (matches_features(config)) {
-    require_truths(config, model, *truths, prompts.train);
-    require_truths(config, model, *truths, prompts.evaluation);
-  }
-  Conversations conversations(model, config, environments.get());
-  if (plays_rows(config) && !config.nemo_gym.enabled && messages.note)
-    for (const char* column : {"tools", "chat_template_kwargs"})
-      if (!prompts.train.empty() && prompts.train.front().columns.contains(column))
-        messages.note("the column " + std::string(column) +
-                      " is data for the environment or function; no prompt is rendered with it");
-  tokenize_prompts(prompts.train, prompts.train_rows, model, config, conversations, messages.note);
-  tokenize_prompts(prompts.evaluation, prompts.evaluation_rows, model, config, conversations, messages.note);
-  mask_thoughts(config, model, prompts.train);
-  mask_thoughts(config, model, prompts.evaluation);
+  return out;
+}
+
+// What a completion is.
+[[nodiscard]] inline assembly::AnyForm form_of(const RunConfig& config, const RunModel& model, Players& players,
+                                               const assembly::Prompts& prompts,
+                                               const assembly::Conversations& conversations,
+                                               const std::function<void(const std::string&)>& note) {
+  if (config.nemo_gym.multi_turn)
+    return assembly::Agents{[&config, &model, &players, &prompts, note](const std::string& address) {
+      if (players.gym == nullptr)
+        players.gym = assembly::find_gym(gym_of(config), prompts, model.world->rank() == 0, note, address);
+      return assembly::gym_agents(gym_of(config), *players.gym, model.text, note);
+    }};
+  if (players.function)
+    return assembly::RolledOut{players.function,
+                               assembly::rollout_texts(model.text, config.trl.chat_template_kwargs, *model.world)};
+  if (players.environments)
+    return assembly::Turns{.environments = players.environments,
+                           .dialogues = conversations.dialogues(),
+                           .config = {.max_turns = config.trl.max_turns,
+                                      .max_length = model.text.max_positions,
+                                      .max_message = config.trl.max_new_tokens.value_or(0)}};
+  return assembly::Plain{};
+}
+
+inline void note_columns_of_players(const RunConfig& config, const assembly::Prompts& prompts,
+                                    const TrainMessages& messages) {
+  if (columns_of(config) != assembly::RowColumns::players || prompts.train.empty()) return;
+  for (const char* column : {"tools", "chat_template_kwargs"})
+    if (prompts.train.front().columns.contains(column))
+      messages.note_some("the column " + std::string(column) +
+                         " is data for the environment or function; no prompt is rendered with it");
+}
+
+template <class Unused>
+run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessages& messages, OtherTask* task) {
+  assembly::Prompts prompts = load_prompts(config);
+  messages.note_all(prompts.notes);
+  Players players = load_players(config, prompts, messages.note);
+  RunModel model(config, messages);
+  const auto truths = ground_truths(config, model.text);
+  if (truths != nullptr)
+    for (auto* list : {&prompts.train, &prompts.evaluation}) truths->require(*list, config.ebft.ce_coef > 0);
+  assembly::Conversations conversations(
+      model.text, config.trl.chat_template_kwargs, players.environments.get(),
+      config.place(config.trl.tools.empty() ? "trl.environment_factory" : "trl.tools"));
+  note_columns_of_players(config, prompts, messages);
+  const assembly::PromptTokensConfig tokens = prompt_tokens_of(config);
+  assembly::tokenize_prompts(prompts.train, prompts.train_rows, model.text, tokens, conversations, messages.note);
+  assembly::tokenize_prompts(prompts.evaluation, prompts.evaluation_rows, model.text, tokens, conversations,
+                             messages.note);
+  if (config.ebft.mask_thinking_ce)
+    for (auto* list : {&prompts.train, &prompts.evaluation})
+      feature::mask_thoughts(*list, {.encode = assembly::text_tools(model.text).encode, .render = {}});
   auto settings =
-      online_config(config, model, static_cast<std::int64_t>(prompts.train.size()), !prompts.evaluation.empty());
+      online_config(config, model.text, static_cast<std::int64_t>(prompts.train.size()), !prompts.evaluation.empty());
   settings.rollouts.completion_limit = completion_limit(config, truths);
-  Overview overview = overview_of_prompts(config, model, settings.trainer.loop, settings.rollouts.geometry,
-                                          prompts.train, as_count(prompts.evaluation.size()));
+  run::LoopConfig& loop = settings.trainer.loop;
+  assembly::Overview overview =
+      assembly::overview_of(model.text, loop, model.world->size(), settings.rollouts.geometry,
+                            completion_length(config), prompts.train, prompts.evaluation.size());
   overview.grows = config.datasets.empty() && config.trl.prompts_itself();
   if (shows_rows_only(task, messages, overview)) return {};
-  if (const std::string text = never_handed_over(config, settings.trainer.loop.max_steps);
-      !config.max_steps && !text.empty() && messages.note)
-    messages.note(text);
-  const data::Json inputs_read = fingerprints(config, prompts.train, prompts.evaluation);
-  require_same_inputs(*world_of(config), inputs_read);
-  settings.trainer.loop.settings.update(inputs_read);
-  if (!evaluates(task)) run::check_resume(settings.trainer.loop);
+  if (!config.max_steps) messages.note_some(never_handed_over(config, loop.max_steps));
+  model.require_inputs(loop, fingerprints(config, prompts.train, prompts.evaluation), task);
   check_server(config);
 
-  model.card = model_card(config, settings.trainer.loop.max_steps);
-  model.decoder = load_decoder(config, places);
-  if (task == nullptr)
-    if (const std::string text = judge_bits(config, *model.decoder); !text.empty() && messages.note)
-      messages.note(text);
-  settings.trainer.router_aux_loss_coef = router_aux_loss_coef(config, model.decoder->config());
+  model.load(settings.trainer, task);
   if (settings.trainer.router_aux_loss_coef != 0.0) settings.trainer.skip_zero_advantages = false;
-  const auto world = world_of(config);
-  const auto sharding = Sharding::convene(config, world, model.decoder->device());
+  const bool asynchronous = config.trl.generates_beside();
   std::optional<feature::FeatureNetwork> network;
-  // Beside training it is asked on the thread that generates, where the ranks do not meet: each has all of it.
-  if (matches_features(config) && config.trl.generates_beside() && sharding != nullptr)
-    network = feature_network(config, model, nullptr, true);
-  if (sharding != nullptr) {
-    sharding->hold(*model.decoder);
-    model.files = sharding->files();
-  }
-  CompletionSource source(config, model);
-  if (sharding != nullptr && sharding->weights()) source.hold_in(sharding->policy(), world);
-  if (environments)
-    source.play(environments, conversations.dialogues(),
-                {.max_turns = config.trl.max_turns,
-                 .max_length = model.max_positions,
-                 .max_message = config.trl.max_new_tokens.value_or(0)});
-  if (config.trl.serves()) gym = nemo_gym(config, prompts.train, prompts.evaluation, messages.note, source.served_at());
-  if (config.nemo_gym.multi_turn) source.run_agents(gym_agents(config, *gym, model, messages.note));
-  if (function) source.roll(function, rollout_texts(config, model));
-  sampler::PrefetchConfig prefetch = prefetch_config(config, source, messages.note);
-  if (config.trl.generates_beside() && world->size() > 1) {
-    prefetch.world = world->duplicate("generation");
-    prefetch.meanwhile = [world, own = std::move(prefetch.meanwhile)](std::int64_t step) {
-      world->check();
-      if (own) own(step);
-    };
-  }
-  if (config.trl.generates_beside() || config.trl.generates_elsewhere() || config.trl.serves())
-    source.beside_training(call_schedule(config), prefetch.world != nullptr ? world : nullptr, prefetch.world);
-  if (matches_features(config)) {
-    if (!network) network = feature_network(config, model, sharding.get());
-    if (const std::string text = repeated_layers(config, *network); !text.empty() && messages.note) messages.note(text);
-    if (environments && !environments->reward_name().empty() && messages.note)
-      messages.note("rl: ebft: features are the reward; that of " + environments->reward_name() + " has no effect");
-    rewards =
-        matching_rewards(config, model, std::move(*network), source.generator(), sampling(config, model.stop_ids));
+  // Of asynchronous generation it is asked on the thread that generates, where the ranks do not meet: each has all of it.
+  if (truths != nullptr && asynchronous && model.sharding != nullptr)
+    network = assembly::feature_network(feature_network_of(config), model.text, nullptr, true);
+  model.shard();
+  const std::shared_ptr<model::Decoder>& decoder = model.text.decoder;
+  assembly::Completions completions(model.text, drawer_of(config, *decoder),
+                                    form_of(config, model, players, prompts, conversations, messages.note),
+                                    timing_of(config), layout_of(model.sharding), {.world = model.world});
+  const sampler::PrefetchConfig prefetch =
+      asynchronous ? completions.ahead(prefetch_config(config, messages.note)) : sampler::PrefetchConfig{.depth = 0};
+  if (truths != nullptr) {
+    if (!network) network = assembly::feature_network(feature_network_of(config), model.text, model.sharding.get());
+    messages.note_some(feature::repeated_layers(config.ebft.feature_layers, network->depths()));
+    if (players.environments && !players.environments->reward_name().empty())
+      messages.note_some("rl: ebft: features are the reward; that of " + players.environments->reward_name() +
+                         " has no effect");
+    players.rewards = matching_rewards(config, model.text, std::move(*network), completions.generator(),
+                                       sampling(config, model.text.stop_ids));
   }
 
-  const std::shared_ptr<model::Decoder> reference = config.beta == 0.0    ? nullptr
-                                                    : sharding != nullptr ? sharding->reference(*model.decoder)
-                                                                          : model.decoder->reference();
+  const std::shared_ptr<model::Decoder> reference = config.beta == 0.0          ? nullptr
+                                                    : model.sharding != nullptr ? model.sharding->reference(*decoder)
+                                                                                : decoder->reference();
   const EntropyCoefficient coefficient = entropy_coefficient(config);
-  trainer::OnlineInputs<inference::AnyGenerator, sync::AnySync, std::shared_ptr<model::Policy>> inputs{
-      .policy = model.decoder,
-      .generator = source.generator(),
-      .prompts = {},
-      .rewards = std::move(rewards),
-      .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids); },
-      .reference = reference,
-      .evaluation_prompts = std::move(prompts.evaluation),
-      .sync = source.sync(),
-      .save_model = [&](const std::filesystem::path& directory) { model.save(directory, model::SavedDtype::computed); },
-      .save_output = [&](const std::filesystem::path& directory) { model.save(directory, model.output_dtype); },
-      .companions = companions(config, coefficient, model, reference, sharding.get()),
-      .world = world,
-      .placement = sharding != nullptr ? sharding->placement() : nullptr};
-  if (matches_features(config))
-    inputs.on_experience = [file = std::make_shared<sampler::RolloutsFile>(config.output_dir), &config, truths, world](
-
-                               std::int64_t step, trainer::Experience<data::Rollout>& batch) {
-      add_advantage_spread(batch.rows, batch.metrics);
+  auto inputs = assembly::online_inputs<std::shared_ptr<model::Policy>>(model.text, completions, {},
+                                                                        std::move(players.rewards), model.sharding);
+  inputs.reference = reference;
+  inputs.evaluation_prompts = std::move(prompts.evaluation);
+  inputs.companions = companions(config, coefficient, model.text, reference, model.sharding.get());
+  if (truths != nullptr)
+    inputs.on_experience = [file = std::make_shared<sampler::RolloutsFile>(config.output_dir), &config, truths,
+                            world = model.world](std::int64_t step, trainer::Experience<data::Rollout>& batch) {
+      feature::add_advantage_spread(batch.rows, batch.metrics);
       if (!config.ebft.save_rollouts || world->rank() > 0) return;
       file->write(step,
                   sampler::rollout_records(step, batch.rows, config.ebft.alignment_coef, config.ebft.diversity_coef,
                                            [&](const data::Rollout& row) { return truths->of(row.columns); }));
     };
-  if (plans(overview, config, *model.decoder, reference != nullptr && model.decoder->adapter() == nullptr, task,
-            messages))
-    return {};
+  const bool copied = reference != nullptr && decoder->adapter() == nullptr;
+  if (plans(overview, config, *decoder, copied, task, messages)) return {};
   inputs.prompts = std::move(prompts.train);
   return with_policy_gradient(config, coefficient, [&](auto loss) {
     auto trainer =
-        trainer::make_asynchronous(settings, asynchronous_config(config, prefetch, settings.trainer.loop.max_steps),
-                                   std::move(loss), estimator(config), reward_aggregation(config), std::move(inputs));
-    return carry_out(trainer, config, *model.decoder, task, messages);
+        trainer::make_asynchronous(settings, asynchronous_config(config, prefetch, loop.max_steps), std::move(loss),
+                                   estimator(config), reward_aggregation(config), std::move(inputs));
+    return carry_out(trainer, config, *decoder, task, messages);
   });
 }
 

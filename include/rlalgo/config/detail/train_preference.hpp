@@ -2,84 +2,81 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
-#include <span>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include <rlalgo/assembly/load_preferences.hpp>
+#include <rlalgo/assembly/reference.hpp>
+#include <rlalgo/assembly/run_overview.hpp>
+#include <rlalgo/config/datasets.hpp>
 #include <rlalgo/config/detail/carry_out.hpp>
 #include <rlalgo/config/detail/overview_parts.hpp>
-#include <rlalgo/config/detail/router_balance.hpp>
+#include <rlalgo/config/detail/run_model.hpp>
 #include <rlalgo/config/detail/training.hpp>
 #include <rlalgo/config/fingerprints.hpp>
-#include <rlalgo/config/load_preferences.hpp>
-#include <rlalgo/config/model_card.hpp>
 #include <rlalgo/config/offline.hpp>
 #include <rlalgo/config/preference.hpp>
 #include <rlalgo/config/ranks.hpp>
-#include <rlalgo/config/reference.hpp>
-#include <rlalgo/config/sharding.hpp>
+#include <rlalgo/run/outside.hpp>
 
 namespace rlalgo::config::detail {
+
+[[nodiscard]] inline assembly::ReferenceConfig reference_of(const RunConfig& c, const RunModel& model) {
+  const PreferenceConfig& p = c.preference;
+  assembly::ReferenceConfig out{.adapter_start = p.rl_adapter_ref_model.value_or(true)};
+  if (p.sync_ref_model) out.follows = {.every = p.ref_model_sync_steps, .mixup = p.ref_model_mixup_alpha};
+  if (p.precompute_ref_log_probs)
+    out.precomputed = {.batch_size = p.precompute_ref_batch_size.value_or(c.micro_batch_size),
+                       .examples_per_step = c.micro_batch_size * c.gradient_accumulation_steps,
+                       .evaluation_examples_per_step = c.eval_batch_size.value_or(c.micro_batch_size),
+                       .mismatched = needs_mismatched(c),
+                       .ld_alpha = p.ld_alpha,
+                       .directory = p.dataset_prepared_path.value_or("last_run_prepared"),
+                       .identity = [&] { return assembly::reference_identity(model.named(), model.text); }};
+  return out;
+}
 
 template <class Unused>
 run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMessages& messages, OtherTask* task) {
   const auto prepared = [&](const std::vector<std::string>& notes) {
     if (messages.prepared) messages.prepared();
-    if (messages.note)
-      for (const std::string& text : notes) messages.note(text);
+    messages.note_all(notes);
   };
-  const ModelPlaces places = find_model(config);
-  check_reference(config, places);
-  LanguageModel model = load_text_half(config, places);
-  if (messages.note)
-    for (const std::string& text : model.notes) messages.note(text);
-  const auto world = world_of(config);
-  PreferenceData data = first_rank_first(*world, "preparation of the data", [&] {
-    return load_preferences(config, model, text_tools(model, config.trl.chat_template_kwargs), messages.progress);
+  RunModel model(config, messages);
+  assembly::PreferenceData data = first_rank_first(*model.world, "preparation of the data", [&] {
+    return assembly::load_preferences(preferences_of(config, model.text), model.text, messages.progress);
   });
   prepared(data.notes);
   auto settings = offline_config(config, static_cast<std::int64_t>(data.train->examples()), data.evaluation != nullptr);
-  Overview overview = overview_of_answers(config, model, settings.trainer.loop, data.train, data.evaluation.get());
+  assembly::Overview overview = assembly::overview_of(model.text, settings.trainer.loop, model.world->size(),
+                                                      config.micro_batch_size * config.gradient_accumulation_steps,
+                                                      data.train, data.evaluation.get());
   if (shows_rows_only(task, messages, overview)) return {};
-  if (data.outside) settings.trainer.loop.settings["outside"] = to_json(*data.outside);
-  const data::Json inputs_read = fingerprints(config, data);
-  require_same_inputs(*world, inputs_read);
-  settings.trainer.loop.settings.update(inputs_read);
-  if (!evaluates(task)) run::check_resume(settings.trainer.loop);
+  if (data.outside) settings.trainer.loop.settings["outside"] = run::to_json(*data.outside);
+  model.require_inputs(settings.trainer.loop, fingerprints(config, data), task);
 
-  model.card = model_card(config, settings.trainer.loop.max_steps);
-  model.decoder = load_decoder(config, places);
-  if (task == nullptr)
-    if (const std::string text = judge_bits(config, *model.decoder); !text.empty() && messages.note)
-      messages.note(text);
-  settings.trainer.router_aux_loss_coef = router_aux_loss_coef(config, model.decoder->config());
-  const auto sharding = Sharding::convene(config, world, model.decoder->device());
-  if (sharding != nullptr) {
-    sharding->hold(*model.decoder);
-    model.files = sharding->files();
-  }
-  const std::shared_ptr<model::Decoder> frozen = frozen_reference(config, model, sharding.get());
-  if (plans(overview, config, *model.decoder, frozen != nullptr && model.decoder->adapter() == nullptr, task, messages))
-    return {};
-  Reference reference = first_rank_first(*world, "log-probs of the reference", [&] {
-    return make_reference(config, model, frozen, data, messages.progress, sharding.get());
+  model.load(settings.trainer, task);
+  model.shard();
+  const assembly::ReferenceConfig how = reference_of(config, model);
+  const std::shared_ptr<model::Decoder> frozen =
+      needs_reference(config) ? assembly::frozen_reference(model.text, how, model.sharding.get()) : nullptr;
+  const bool copied = frozen != nullptr && model.text.decoder->adapter() == nullptr;
+  if (plans(overview, config, *model.text.decoder, copied, task, messages)) return {};
+  assembly::Reference reference = first_rank_first(*model.world, "log-probs of the reference", [&] {
+    return assembly::make_reference(how, model.text, frozen, data, messages.progress, model.sharding.get());
   });
   prepared(reference.notes);
-  trainer::OfflineInputs inputs{
-      .policy = model.decoder,
-      .answers = std::move(data.train),
-      .reference = std::move(reference.scorer),
-      .companions = std::move(reference.companions),
-      .evaluation = std::move(data.evaluation),
-      .save_model = [&](const std::filesystem::path& directory) { model.save(directory, model::SavedDtype::computed); },
-      .save_output = [&](const std::filesystem::path& directory) { model.save(directory, model.output_dtype); },
-      .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids, false); },
-      .world = world,
-      .placement = sharding != nullptr ? sharding->placement() : nullptr};
+  trainer::OfflineInputs inputs{.policy = model.text.decoder,
+                                .answers = std::move(data.train),
+                                .reference = std::move(reference.scorer),
+                                .companions = std::move(reference.companions),
+                                .evaluation = std::move(data.evaluation)};
+  model.give(inputs);
   return with_preference_loss(config, [&](auto loss) {
     auto trainer = trainer::make_offline(settings, std::move(loss), std::move(inputs));
-    return carry_out(trainer, config, *model.decoder, task, messages);
+    return carry_out(trainer, config, *model.text.decoder, task, messages);
   });
 }
 

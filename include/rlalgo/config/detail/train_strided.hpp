@@ -2,24 +2,21 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <rlalgo/assembly/feature_network.hpp>
+#include <rlalgo/assembly/load_documents.hpp>
+#include <rlalgo/assembly/run_overview.hpp>
 #include <rlalgo/config/detail/carry_out.hpp>
 #include <rlalgo/config/detail/overview_parts.hpp>
-#include <rlalgo/config/detail/router_balance.hpp>
 #include <rlalgo/config/detail/router_replay.hpp>
+#include <rlalgo/config/detail/run_model.hpp>
 #include <rlalgo/config/detail/training.hpp>
 #include <rlalgo/config/feature_matching.hpp>
-#include <rlalgo/config/fingerprints.hpp>
-#include <rlalgo/config/model_card.hpp>
 #include <rlalgo/config/plan.hpp>
-#include <rlalgo/config/ranks.hpp>
-#include <rlalgo/config/sharding.hpp>
 #include <rlalgo/config/trainer_settings.hpp>
 #include <rlalgo/inference/block_engine.hpp>
 #include <rlalgo/sampler/rollouts_file.hpp>
@@ -32,13 +29,9 @@ namespace rlalgo::config::detail {
 
 template <class Unused>
 run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessages& messages, OtherTask* task) {
-  const ModelPlaces places = find_model(config);
-  LanguageModel model = load_text_half(config, places);
-  if (messages.note)
-    for (const std::string& text : model.notes) messages.note(text);
-  Documents documents = load_documents(config, model);
-  if (messages.note)
-    for (const std::string& text : documents.notes) messages.note(text);
+  RunModel model(config, messages);
+  assembly::Documents documents = assembly::load_documents(documents_of(config), model.text);
+  messages.note_all(documents.notes);
   const auto rows = static_cast<std::int64_t>(documents.train.size());
   const Plan plan = make_plan(config, rows, !documents.evaluation.empty());
 
@@ -49,49 +42,33 @@ run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessa
   settings.run.sampling = strided_sampling(config);
   settings.run.evaluation_batch_size = config.eval_batch_size.value_or(0);
   settings.run.trainer = trainer_settings(config, plan, rows, config.rl + " (" + config.ebft.mode + ")");
-  Overview overview = overview_of_documents(config, model, settings.run.trainer.loop, documents.train,
-                                            as_count(documents.evaluation.size()));
+  run::LoopConfig& loop = settings.run.trainer.loop;
+  assembly::Overview overview = assembly::overview_of(model.text, loop, model.world->size(), settings.run.sampling,
+                                                      documents.train, documents.evaluation.size());
   if (shows_rows_only(task, messages, overview)) return {};
-  const data::Json inputs_read = fingerprints(config, documents);
-  require_same_inputs(*world_of(config), inputs_read);
-  settings.run.trainer.loop.settings.update(inputs_read);
-  if (!evaluates(task)) run::check_resume(settings.run.trainer.loop);
+  model.require_inputs(loop, fingerprints(config, documents), task);
 
-  model.card = model_card(config, settings.run.trainer.loop.max_steps);
-  model.decoder = load_decoder(config, places);
-  if (task == nullptr)
-    if (const std::string text = judge_bits(config, *model.decoder); !text.empty() && messages.note)
-      messages.note(text);
-  settings.run.trainer.router_aux_loss_coef = router_aux_loss_coef(config, model.decoder->config());
+  model.load(settings.run.trainer, task);
   if (config.trl.router_replay != "disabled") refuse_router_replay(config, "blocks of documents are drawn");
-  const auto world = world_of(config);
-  const auto sharding = Sharding::convene(config, world, model.decoder->device());
-  if (sharding != nullptr) {
-    sharding->hold(*model.decoder);
-    model.files = sharding->files();
-  }
-
-  feature::FeatureNetwork network = feature_network(config, model, sharding.get());
-  if (const std::string text = repeated_layers(config, network); !text.empty() && messages.note) messages.note(text);
-  if (plans(overview, config, *model.decoder, false, task, messages)) return {};
+  model.shard();
+  feature::FeatureNetwork network =
+      assembly::feature_network(feature_network_of(config), model.text, model.sharding.get());
+  messages.note_some(feature::repeated_layers(config.ebft.feature_layers, network.depths()));
+  const std::shared_ptr<model::Decoder>& decoder = model.text.decoder;
+  if (plans(overview, config, *decoder, false, task, messages)) return {};
   sync::AnySync sync{sync::SharedWeights()};
-  if (sharding != nullptr && sharding->weights())
-    sync = sync::AnySync(sync::GatheredWeights(sync::SharedWeights(),
-                                               [policy = sharding->policy()] { return policy->gather_all(); }, {}));
-  inference::BlockEngine engine(model.decoder->config(), model.decoder->weights());
-  trainer::StridedInputs<inference::BlockEngine, sync::AnySync> inputs{
-      .policy = model.decoder,
-      .generator = engine,
-      .documents = std::move(documents.train),
-      .network = std::move(network),
-      .evaluation = std::move(documents.evaluation),
-      .sync = sync,
-      .save_model = [&](const std::filesystem::path& directory) { model.save(directory, model::SavedDtype::computed); },
-      .save_output = [&](const std::filesystem::path& directory) { model.save(directory, model.output_dtype); },
-      .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids, false); },
-      .world = world,
-      .placement = sharding != nullptr ? sharding->placement() : nullptr};
-  if (config.ebft.save_rollouts && world->rank() == 0)
+  if (model.sharding != nullptr && model.sharding->weights())
+    sync = sync::AnySync(sync::GatheredWeights(
+        sync::SharedWeights(), [policy = model.sharding->policy()] { return policy->gather_all(); }, {}));
+  inference::BlockEngine engine(decoder->config(), decoder->weights());
+  trainer::StridedInputs<inference::BlockEngine, sync::AnySync> inputs{.policy = decoder,
+                                                                       .generator = engine,
+                                                                       .documents = std::move(documents.train),
+                                                                       .network = std::move(network),
+                                                                       .evaluation = std::move(documents.evaluation),
+                                                                       .sync = sync};
+  model.give(inputs);
+  if (config.ebft.save_rollouts && model.world->rank() == 0)
     inputs.on_documents = [file = std::make_shared<sampler::RolloutsFile>(config.output_dir),
                            stride = config.ebft.stride](std::int64_t step,
                                                         const std::vector<sampler::StridedDocument>& shown) {
@@ -100,7 +77,7 @@ run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessa
       file->write(step, lines);
     };
   auto trainer = make_trainer<Method>(std::move(settings), std::move(inputs));
-  return carry_out(trainer, config, *model.decoder, task, messages);
+  return carry_out(trainer, config, *decoder, task, messages);
 }
 
 }  // namespace rlalgo::config::detail

@@ -4,9 +4,10 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
-#include <rlalgo/config/load_preferences.hpp>
-#include <rlalgo/config/overview.hpp>
+#include <rlalgo/assembly/load_preferences.hpp>
+#include <rlalgo/assembly/overview.hpp>
 #include <rlalgo/config/refusals.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/run/loop.hpp>
@@ -16,10 +17,19 @@ namespace rlalgo::config {
 
 // What is said before the first step; the loop has its own progress.
 struct TrainMessages {
-  std::function<void(const std::string&)> note = {};  // one line about the data or the reference
-  RowProgress progress = {};                          // how far a preparation is
-  std::function<void()> prepared = {};                // a preparation ended
-  std::function<void(const Overview&)> planned = {};  // everything is loaded, the first step is next
+  std::function<void(const std::string&)> note = {};            // one line about the data or the reference
+  assembly::RowProgress progress = {};                          // how far a preparation is
+  std::function<void()> prepared = {};                          // a preparation ended
+  std::function<void(const assembly::Overview&)> planned = {};  // everything is loaded, the first step is next
+
+  void note_all(const std::vector<std::string>& texts) const {
+    if (note)
+      for (const std::string& text : texts) note(text);
+  }
+  // Where there is something to say.
+  void note_some(const std::string& text) const {
+    if (note && !text.empty()) note(text);
+  }
 };
 
 namespace detail {
@@ -41,7 +51,7 @@ struct OtherTask {
 }
 
 // Whether that was all there is to do.
-inline bool shows_rows_only(const OtherTask* task, const TrainMessages& messages, const Overview& overview) {
+inline bool shows_rows_only(const OtherTask* task, const TrainMessages& messages, const assembly::Overview& overview) {
   if (task == nullptr || task->kind != OtherTask::Kind::rows) return false;
   if (messages.planned) messages.planned(overview);
   return true;

@@ -1,0 +1,74 @@
+// Lesson 10: sharded weights. GRPO by one process that holds the model, and by two that hold half of it each: the same weights.
+// Where weights lie is one choice of assembly::Completions; any of the others goes with it (environments, asynchronous
+// generation, a server). The ranks are started as in lesson 9.
+//
+//   example_10_sharded MODEL_DIR
+#include <ATen/ATen.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
+
+#include <rlalgo/assembly/completions.hpp>
+#include <rlalgo/assembly/prompts.hpp>
+#include <rlalgo/distributed/process_world.hpp>
+#include <rlalgo/grpo.hpp>
+#include <rlalgo/model/checkpoint_files.hpp>
+
+namespace {
+
+using namespace rlalgo;
+
+void train_rank(const char* path, const char* directory, const std::shared_ptr<distributed::World>& world) {
+  auto model = assembly::LanguageModel::load(path);
+  const auto sharding = assembly::Sharding::convene({}, world);  // null on one rank
+  if (sharding != nullptr) sharding->hold(*model.decoder);
+  assembly::Completions completions(model, assembly::Engine{.threads = 1}, assembly::Plain(), assembly::Synchronous(),
+                                    assembly::Sharded{sharding}, {.world = world});
+  const data::Json texts = {"Ada has 3 pears.", "Ben finds 5 coins.", "Chen had 9 books.", "Dana keeps 2 shells."};
+  const auto longer = [](const reward::Sample& s) { return 0.1 * s.ids.size(); };
+
+  TrainConfig<Grpo> config;
+  config.run.rollouts.geometry = {.micro_batch_size = 8, .gradient_accumulation_steps = 2, .num_generations = 4};
+  config.run.rollouts.sampling = {.max_new_tokens = 16, .stop_ids = model.stop_ids};
+  config.run.trainer.schedule = {.name = "constant", .learning_rate = 1e-4};
+  config.run.trainer.loop.max_steps = 4;
+  config.run.trainer.loop.output_dir = directory;
+  train<Grpo>(config, assembly::online_inputs(model, completions, assembly::prompts(model, texts), {{"longer", longer}},
+                                              sharding));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  if (argc != 2) throw std::invalid_argument("usage: example_10_sharded MODEL_DIR");
+  if (const auto place = distributed::place_from_environment()) {
+    train_rank(argv[1], "sharded-two", distributed::join_world(*place, 30.0));  // rank 0 writes
+    return 0;
+  }
+  const auto store = distributed::Store::listen("127.0.0.1", 0);
+  const std::string port = std::to_string(store.port());
+  for (const char* rank : {"0", "1"})
+    if (::fork() == 0) {
+      for (const auto& [name, value] : {std::pair("RANK", rank), {"WORLD_SIZE", "2"}, {"MASTER_PORT", port.c_str()}})
+        ::setenv(name, value, 1);
+      ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+      ::setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);  // the store is this process's
+      ::execv("/proc/self/exe", argv);
+      ::_exit(127);
+    }
+  int failed = 0;
+  for (int status = 0; ::wait(&status) > 0;) failed += status == 0 ? 0 : 1;
+  if (failed > 0) return 1;
+
+  train_rank(argv[1], "sharded-one", std::make_shared<distributed::World>());
+  const auto norm = [](const char* directory) { return model::CheckpointFiles(directory).read("model.norm.weight"); };
+  const double apart = (norm("sharded-one") - norm("sharded-two")).abs().max().item<double>();
+  std::cout << "weights held by one rank and by two differ by " << apart << " at most\n";
+  return apart < 1e-6 ? 0 : 1;
+} catch (const std::exception& error) {
+  std::cerr << error.what() << "\n";
+  return 1;
+}

@@ -1,0 +1,109 @@
+// The language model of a training and how it lies on the ranks, loaded in two steps: what can be refused without weights comes first.
+//
+// Errors (usage): [rlalgo.config.8] sync_ref_model with an adapter; those of assembly/language_model.hpp and run/resume.hpp.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <rlalgo/assembly/language_model.hpp>
+#include <rlalgo/assembly/sharding.hpp>
+#include <rlalgo/config/detail/router_balance.hpp>
+#include <rlalgo/config/detail/training.hpp>
+#include <rlalgo/config/language_model.hpp>
+#include <rlalgo/config/method_of.hpp>
+#include <rlalgo/config/model_card.hpp>
+#include <rlalgo/config/ranks.hpp>
+#include <rlalgo/config/run_config.hpp>
+#include <rlalgo/config/trainer_settings.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/run/resume.hpp>
+
+namespace rlalgo::config::detail {
+
+// What is wrong with the reference that is asked for, before anything is loaded.
+inline void check_reference(const RunConfig& c, const assembly::ModelPlaces& places) {
+  const bool adapter = c.lora || c.lora_model_dir || !places.adapter.empty();
+  if (needs_reference(c) && c.preference.sync_ref_model && adapter)
+    core::raise_usage("config", 8,
+                      {.what = "trl.sync_ref_model does not go with an adapter: policy and reference share the base",
+                       .where = c.place("trl.sync_ref_model"),
+                       .remedy = "remove one of them"});
+}
+
+class RunModel {
+ public:
+  // Everything but the weights. `config` and `messages` must outlive it.
+  RunModel(const RunConfig& config, const TrainMessages& messages)
+      : config_(config),
+        messages_(messages),
+        named_(language_model_of(config)),
+        places_(found(config)),
+        text(assembly::load_text_half(named_, places_)),
+        world(world_of(config)) {
+    messages.note_all(text.notes);
+  }
+  RunModel(const RunModel&) = delete;
+
+  [[nodiscard]] const assembly::LanguageModelConfig& named() const { return named_; }
+
+  // What a run learns from is that of the checkpoint that it goes on from, and the same on all ranks.
+  void require_inputs(run::LoopConfig& loop, const data::Json& inputs, const OtherTask* task) const {
+    require_same_inputs(*world, inputs);
+    loop.settings.update(inputs);
+    if (!evaluates(task)) run::check_resume(loop);
+  }
+
+  // The weights; the ranks meet.
+  void load(TrainerSettings& settings, const OtherTask* task) {
+    text.card = model_card(config_, settings.loop.max_steps);
+    text.decoder = assembly::load_decoder(named_, places_);
+    if (task == nullptr) messages_.note_some(judged_bits());
+    settings.router_aux_loss_coef = router_aux_loss_coef(config_, text.decoder->config());
+    sharding = sharding_of(config_, world, text.decoder->device());
+  }
+  // From here on the policy lies on the ranks.
+  void shard() {
+    if (sharding == nullptr) return;
+    sharding->hold(*text.decoder);
+    text.files = sharding->files();
+  }
+
+  // What trainers have of it, as fields of their inputs.
+  template <class Inputs>
+  void give(Inputs& inputs) const {
+    inputs.policy = text.decoder;
+    inputs.save_model = [this](const std::filesystem::path& to) { text.save(to, model::SavedDtype::computed); };
+    inputs.save_output = [this](const std::filesystem::path& to) { text.save(to, text.output_dtype); };
+    inputs.decode = [this](std::span<const data::TokenId> ids) { return text.tokenizer.decode(ids, false); };
+    inputs.world = world;
+    if (sharding != nullptr) inputs.placement = sharding->placement();
+  }
+
+ private:
+  [[nodiscard]] static assembly::ModelPlaces found(const RunConfig& config) {
+    assembly::ModelPlaces out = find_model(config);
+    check_reference(config, out);
+    return out;
+  }
+  [[nodiscard]] std::string judged_bits() const {
+    std::optional<assembly::ShardedBase> sharded;
+    if (config_.sharding.weights() && config_.world != nullptr)
+      sharded = {config_.sharding.layout.value_or(""), config_.place(config_.sharding.key)};
+    return assembly::judge_bits(*text.decoder, config_.place("base_model"), sharded);
+  }
+
+  const RunConfig& config_;
+  const TrainMessages& messages_;
+  assembly::LanguageModelConfig named_;
+  assembly::ModelPlaces places_;
+
+ public:
+  assembly::LanguageModel text;
+  std::shared_ptr<distributed::World> world;
+  std::shared_ptr<assembly::Sharding> sharding;  // null: every rank has everything
+};
+
+}  // namespace rlalgo::config::detail
