@@ -155,6 +155,7 @@ class CompletionSource {
         shards->each_whole([&](const distributed::FlatUnit& unit) {
           for (const auto& entry : unit.entries()) see(entry.value);
         });
+        for (const tensor::Tensor& weight : shards->others()) see(weight);
       });
     if (generator_.source() != inference::WeightSource::remote) {
       sync_ = sync::AnySync(sync::GatheredWeights(

@@ -199,6 +199,29 @@ struct ModelPlaces {
 
 namespace detail {
 
+// Whether the experts of every layer divide into groups of ranks, by the model's config.json alone. [rlalgo.config.60]
+inline void check_expert_groups(const RunConfig& config, const ModelPlaces& places) {
+  if (config.expert_parallel_size <= 1) return;
+  const model::HfConfig hf = model::read_hf_config(places.base);
+  const auto refuse = [&](const std::string& found, const std::string& remedy) {
+    core::raise_usage("config", 60,
+                      {.what = "expert_parallel_size does not fit the model",
+                       .found = std::to_string(config.expert_parallel_size) + ", and " + found,
+                       .where = config.place("expert_parallel_size"),
+                       .remedy = remedy});
+  };
+  bool any = false;
+  for (const model::LayerSpec& spec : hf.decoder.specs) {
+    const std::int64_t count = spec.experts.count;
+    any = any || count > 0;
+    if (count % config.expert_parallel_size != 0)
+      refuse(std::to_string(count) + " experts in a layer", "take a divisor of " + std::to_string(count));
+  }
+  if (!any)
+    refuse("no layer of a " + hf.decoder.model_type + " has experts",
+           "remove it: fsdp_config divides the weights of any model among ranks");
+}
+
 // Whether the names that an adapter or unfrozen_parameters asks for are in the model, by its config.json alone.
 inline void check_parameter_names(const RunConfig& config, const ModelPlaces& places) {
   const bool fresh_adapter = config.lora && !config.lora_model_dir && places.adapter.empty();
@@ -215,7 +238,7 @@ inline void check_parameter_names(const RunConfig& config, const ModelPlaces& pl
                                                                   std::optional<model::WeightMemory> memory = {}) {
   std::shared_ptr<model::Decoder> decoder =
       model::load_decoder(places.base, {.dtype = config.bfloat16 ? at::ScalarType::BFloat16 : at::ScalarType::Float,
-                                        .memory = memory.value_or(model::memory_of_weights(config.sharding.on())),
+                                        .memory = memory.value_or(model::memory_of_weights(config.divides_model())),
                                         .device = device_of(config),
                                         .quantisation = config.quantisation()});
   decoder->set_checkpointing(config.gradient_checkpointing);
@@ -243,12 +266,16 @@ inline void check_parameter_names(const RunConfig& config, const ModelPlaces& pl
                        .found = std::to_string(maps) + " linear maps in " + std::string(code),
                        .where = config.place("base_model"),
                        .remedy = "set adapter: lora, or take the unquantised model"});
-  if (config.sharding.weights() && config.world != nullptr)
-    core::raise_usage("config", 37,
-                      {.what = "a base in 4 or 8 bits is not sharded",
-                       .found = config.sharding.layout.value_or(""),
-                       .where = config.place(config.sharding.key),
-                       .remedy = "each rank holds its own copy of such a base: take stage 1 or 2, or no shards"});
+  const bool experts = config.expert_parallel_size > 1;
+  if ((config.sharding.weights() || experts) && config.world != nullptr)
+    core::raise_usage(
+        "config", 37,
+        {.what = "a base in 4 or 8 bits is not sharded",
+         .found = experts ? "expert_parallel_size: " + std::to_string(config.expert_parallel_size)
+                          : config.sharding.layout.value_or(""),
+         .where = config.place(experts ? "expert_parallel_size" : config.sharding.key),
+         .remedy = std::string("each rank holds its own copy of such a base: ") +
+                   (experts ? "remove expert_parallel_size" : "take stage 1 or 2, or no shards")});
   char text[160];
   std::snprintf(text, sizeof text, "the base: %zu linear maps in %s, %.1f MB for %.1f million weights, %.3f bytes each",
                 maps, std::string(code).c_str(), static_cast<double>(bytes) / 1e6, weights / 1e6,
@@ -339,6 +366,7 @@ inline void align_generation_config(const text::Tokenizer& tokenizer, const mode
 // Everything of the model but its weights: texts become token ids with it. What config.json says of an adapter's or
 // unfrozen parameters' names is checked here, too.
 [[nodiscard]] inline LanguageModel load_text_half(const RunConfig& config, const ModelPlaces& places) {
+  detail::check_expert_groups(config, places);
   detail::check_parameter_names(config, places);
   const model::HfConfig base = model::read_hf_config(places.base);
   text::TokenChanges changes = config.token_changes();
