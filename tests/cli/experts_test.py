@@ -239,7 +239,7 @@ def adapters_stand_outside_of_experts(c):
     c.run("train", write(c, base, "lora.yaml", lora_target_linear=True)).expect(0)
     targets = json.loads((c.folder / "out/adapter_config.json").read_text())["target_modules"]
     assert sorted(targets) == ["k_proj", "o_proj", "q_proj", "v_proj"], targets
-    for found in (["q_proj", "down_proj"], ["gate"], "all-linear", ".*experts.*"):
+    for found in (["q_proj", "gate_proj"], ["experts.0.down_proj"], ["gate"], "all-linear", ".*experts.*"):
         c.run("train", write(c, base, "no.yaml", lora_target_modules=found)).expect(2, "model.40")
     c.run("merge-lora", write(c, base, "lora.yaml", lora_target_linear=True)).expect(0)
     shared = model(c, "qwen2_moe", "shared")

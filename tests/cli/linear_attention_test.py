@@ -148,7 +148,7 @@ def adapters_have_the_names_of_peft(c):
 
 
 @case
-def adapters_of_qwen3_next_stand_outside_of_mlps(c):
+def adapters_of_qwen3_next_stand_on_all_experts_of_a_layer(c):
     rows(c)
     base = {**PAIRS, "base_model": model(c, "qwen3_next"), "rl": "dpo", "adapter": "lora", "lora_r": 2, "lora_alpha": 4,
             "output_dir": "out"}
@@ -156,7 +156,15 @@ def adapters_of_qwen3_next_stand_outside_of_mlps(c):
     targets = json.loads((c.folder / "out/adapter_config.json").read_text())["target_modules"]
     assert sorted(targets) == ["in_proj_ba", "in_proj_qkvz", "k_proj", "o_proj", "out_proj", "q_proj", "shared_expert_gate",
                                "v_proj"], targets
-    c.run("train", write(c, base, "no.yaml", lora_target_modules=["q_proj", "up_proj"])).expect(2, "model.40", "up_proj")
+    # As PEFT 0.21 takes the names of an expert's maps: for the parameters of all, with twice the rank where two maps are one.
+    c.run("train", write(c, base, "mlp.yaml", lora_target_modules=["gate_proj", "up_proj", "down_proj"], output_dir="mlp")).expect(0)
+    config = json.loads((c.folder / "mlp/adapter_config.json").read_text())
+    assert sorted(config["target_parameters"]) == ["down_proj", "gate_up_proj"] and config["target_modules"] == [], config
+    assert config["rank_pattern"] == {".*\\.gate_up_proj": 4} and config["alpha_pattern"] == {".*\\.gate_up_proj": 8}, config
+    found = names(c.folder / "mlp/adapter_model.safetensors")
+    assert all(".mlp.experts." in name for name in found) and found, found
+    for target in (["q_proj", "up_proj"], ["shared_expert.down_proj"], "all-linear"):
+        c.run("train", write(c, base, "no.yaml", lora_target_modules=target)).expect(2, "model.40")
 
 
 @case
