@@ -11,7 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import sharded_test as sharded  # noqa: E402
 from cases import BASE, QUICKSTART, main, same_files  # noqa: E402
 from ebft_test import STRIDED, finite  # noqa: E402
-from experts_test import a_resume_is_the_run, a_server_draws, names  # noqa: E402
+from experts_test import a_resume_is_the_run, a_server_draws, names, replay_is_exact_and_resumed  # noqa: E402
 from ranks_test import PAIRS, rows, same_run, write  # noqa: E402
 
 CASES = {}
@@ -134,6 +134,16 @@ def a_resumed_run_is_the_run(c):
 
 
 @case
+def experts_of_qwen3_5_are_passed_again(c):
+    replay_is_exact_and_resumed(c, model(c, "qwen3_5_moe_text"))
+
+
+@case
+def experts_of_qwen3_next_are_passed_again(c):
+    replay_is_exact_and_resumed(c, model(c, "qwen3_next"))
+
+
+@case
 def adapters_have_the_names_of_peft(c):
     rows(c)
     base = {**PAIRS, "base_model": model(c), "rl": "dpo", "adapter": "lora", "lora_r": 2, "lora_alpha": 4, "output_dir": "out",
@@ -181,7 +191,7 @@ def of_a_checkpoint_that_sees_images_the_text_is_trained(c):
     save(images / "model.safetensors", tensors | {"model.visual.blocks.0.norm1.weight": [4], "mtp.layers.0.input_layernorm.weight": [32],
                                                   "mtp.norm.weight": [32]})
     base = {**PAIRS, "rl": "dpo", "base_model": str(images), "output_dir": "out"}
-    told = c.run("train", write(c, base, "images.yaml")).expect(0, "1 tensors model.visual.", "2 tensors mtp.")
+    told = c.run("train", write(c, base, "images.yaml")).expect(0, "1 tensors model.visual.", "2 tensors mtp.", "docs/models.md")
     assert "qwen3_5_text" in told.out + told.err
     assert names(c.folder / "out/model.safetensors") == names(text / "model.safetensors")
     saved = json.loads((c.folder / "out/config.json").read_text())

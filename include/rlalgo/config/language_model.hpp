@@ -382,7 +382,10 @@ inline void align_generation_config(const text::Tokenizer& tokenizer, const mode
   for (const auto& [part, count] : model::unread_tensors(places.base, base.decoder))
     notes.push_back("base_model: warning: " + std::to_string(count) + " tensors " + part + "… of " +
                     places.base.string() + " are not read and not saved: what is trained is the text model, as " +
-                    base.decoder.model_type);
+                    base.decoder.model_type +
+                    (part == "model.visual." ? " (for a model that sees images put it back into the whole checkpoint, as "
+                                               "docs/models.md, \"Text of models that see images\", shows)"
+                                             : ""));
   detail::check_new_tokens(config, tokenizer, base.decoder.vocab_size);
   const text::SpecialTokens special_tokens = tokenizer.special_tokens();
   LanguageModel out{.directory = places.tokenizer,
