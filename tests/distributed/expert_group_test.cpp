@@ -39,10 +39,11 @@ std::shared_ptr<model::Decoder> decoder(const std::string& family, bool adapter 
   json[family == "gpt_oss" || family == "mixtral" ? "num_local_experts" : "num_experts"] = 4;
   std::shared_ptr<model::Decoder> out = model::random_decoder(model::parse_hf_config(json, "test"), 7, type);
   if (!adapter) return out;
-  model::attach_lora(*out, {.r = 2,
-                            .alpha = 4.0,
-                            .target_modules = {"q_proj"},
-                            .target_parameters = {"mlp.experts.gate_up_proj", "mlp.experts.down_proj"}},
+  model::attach_lora(*out,
+                     {.r = 2,
+                      .alpha = 4.0,
+                      .target_modules = {"q_proj"},
+                      .target_parameters = {"mlp.experts.gate_up_proj", "mlp.experts.down_proj"}},
                      3);
   const c10::NoGradGuard no_grad;
   at::manual_seed(5);
@@ -81,8 +82,8 @@ void compare(ShardedWeights& weights, const Values& expected) {
     for (const auto& entry : unit.entries()) {
       const auto part = unit.piece(entry);
       if (!part || !unit.trained()) continue;
-      RANK_CHECK(at::allclose(own.at(entry.name), expected.at(entry.name).narrow(0, part->begin, part->size()), 1e-10,
-                              1e-12));
+      RANK_CHECK(
+          at::allclose(own.at(entry.name), expected.at(entry.name).narrow(0, part->begin, part->size()), 1e-10, 1e-12));
     }
   });
 }
@@ -106,8 +107,11 @@ bool is_expert(const std::string& name) { return name.find(".experts.") != std::
 
 TEST_CASE("gradients of divided experts, and of all else, are those of one rank, whatever a rank has to do") {
   const int passes = 3;
-  for (const auto& [family, adapter] : {std::pair("qwen3_moe", false), {"qwen2_moe", false}, {"gpt_oss", false},
-                                        {"gpt_oss", true}, {"qwen3_moe", true}}) {
+  for (const auto& [family, adapter] : {std::pair("qwen3_moe", false),
+                                        {"qwen2_moe", false},
+                                        {"gpt_oss", false},
+                                        {"gpt_oss", true},
+                                        {"qwen3_moe", true}}) {
     const Values expected = gradients_of_one(family, adapter, passes);
     double norm = 0.0;
     for (const auto& [name, value] : expected) norm += value.norm().item<double>() * value.norm().item<double>();
@@ -151,7 +155,8 @@ TEST_CASE("what a rank scores does not depend on who has the experts, and a rank
     support::with_ranks(layout.ranks, [&](const std::shared_ptr<World>& world) {
       const c10::NoGradGuard here;
       const auto policy = decoder("qwen3_moe");
-      const auto weights = support::with_experts_divided(*policy, *world, {layout.stage}, layout.shards, layout.experts);
+      const auto weights =
+          support::with_experts_divided(*policy, *world, {layout.stage}, layout.shards, layout.experts);
       const auto score = policy->score(tree(world->rank()), {}).log_prob;
       RANK_CHECK(at::allclose(score, expected[static_cast<std::size_t>(world->rank())], 1e-12, 1e-12));
       std::int64_t held = 0;
@@ -170,7 +175,8 @@ TEST_CASE("experts are whole while they are gathered, fetched one by one, and co
     support::with_ranks(layout.ranks, [&](const std::shared_ptr<World>& world) {
       const c10::NoGradGuard here;
       const auto policy = decoder("mixtral");
-      const auto weights = support::with_experts_divided(*policy, *world, {layout.stage}, layout.shards, layout.experts);
+      const auto weights =
+          support::with_experts_divided(*policy, *world, {layout.stage}, layout.shards, layout.experts);
       const auto values = policy->named_tensors();
       RANK_CHECK(weights->gather_all());
       for (std::size_t i = 0; i < values.size(); ++i) RANK_CHECK(at::equal(values[i].second, wanted[i].second));

@@ -31,16 +31,30 @@ struct Case {
   const char* name;
   const char* base;
 };
-const std::vector<Case> cases = {{"plain", "llama3_rope"},     {"patterns", "qwen2"},    {"dora", "qwen3"},
-                                 {"pissa", "llama"},           {"head", "llama"},        {"norms", "qwen3"},
-                                 {"parts", "qwen2"},           {"experts", "qwen3_moe"}, {"experts_down", "mixtral"},
+const std::vector<Case> cases = {{"plain", "llama3_rope"},
+                                 {"patterns", "qwen2"},
+                                 {"dora", "qwen3"},
+                                 {"pissa", "llama"},
+                                 {"head", "llama"},
+                                 {"norms", "qwen3"},
+                                 {"parts", "qwen2"},
+                                 {"experts", "qwen3_moe"},
+                                 {"experts_down", "mixtral"},
                                  {"experts_joined", "gpt_oss"},
                                  // One of every other family.
-                                 {"of_mistral", "mistral"},    {"of_smollm3", "smollm3"}, {"of_gemma2", "gemma2"},
-                                 {"of_gemma3", "gemma3"},      {"of_olmo2", "olmo2"},     {"of_granite", "granite"},
-                                 {"of_cohere2", "cohere2"},    {"of_phi3", "phi3"},       {"of_glm4", "glm4"},
-                                 {"of_qwen2_moe", "qwen2_moe"}, {"of_qwen3_5", "qwen3_5"},
-                                 {"of_qwen3_5_moe", "qwen3_5_moe"}, {"of_qwen3_next", "qwen3_next"}};
+                                 {"of_mistral", "mistral"},
+                                 {"of_smollm3", "smollm3"},
+                                 {"of_gemma2", "gemma2"},
+                                 {"of_gemma3", "gemma3"},
+                                 {"of_olmo2", "olmo2"},
+                                 {"of_granite", "granite"},
+                                 {"of_cohere2", "cohere2"},
+                                 {"of_phi3", "phi3"},
+                                 {"of_glm4", "glm4"},
+                                 {"of_qwen2_moe", "qwen2_moe"},
+                                 {"of_qwen3_5", "qwen3_5"},
+                                 {"of_qwen3_5_moe", "qwen3_5_moe"},
+                                 {"of_qwen3_next", "qwen3_next"}};
 
 // Embeddings of a changed base beside the adapter, some with another vocabulary; every norm as a module to save.
 const std::vector<Case> beside = {{"stored_tied", "llama3_rope"},   {"stored_untied", "llama"},

@@ -42,7 +42,8 @@ model::LayerWeights weights_of(const model::LayerSpec& spec) {
 // Experts in other memory, which an adapter of ranks would reach over the network.
 class Elsewhere final : public model::ExpertExchange {
  public:
-  Elsewhere(model::LayerSpec spec, model::LayerWeights weights) : spec_(std::move(spec)), weights_(std::move(weights)) {}
+  Elsewhere(model::LayerSpec spec, model::LayerWeights weights)
+      : spec_(std::move(spec)), weights_(std::move(weights)) {}
   at::Tensor forward(std::int64_t layer, const at::Tensor& rows, const std::vector<std::int64_t>& begin) override {
     Kept& kept = kept_[layer];
     kept.rows = rows.clone();
@@ -51,8 +52,8 @@ class Elsewhere final : public model::ExpertExchange {
   }
   Gradient backward(std::int64_t layer, const at::Tensor& grad, const at::Tensor& weights) override {
     const Kept kept = std::exchange(kept_[layer], {});
-    return model::expert_rows_backward(
-        ops_, spec_, weights_, [&] { return kept.rows; }, kept.begin, kept.tape, grad, weights, {});
+    return model::expert_rows_backward(ops_, spec_, weights_, [&] { return kept.rows; }, kept.begin, kept.tape, grad,
+                                       weights, {});
   }
   model::LayerWeights& weights() { return weights_; }
 
@@ -92,7 +93,8 @@ TEST_CASE("a layer whose experts are elsewhere has the values and gradients of o
   const auto grad_x = model::experts_backward(ops, spec, here, x, std::move(tape), grad, {});
   const auto router = here.router.weight.grad().clone();
   here.router.weight.mutable_grad().zero_();
-  const auto grad_away = model::experts_backward(ops, spec, token_side, x, std::move(other), grad, {}, {}, {&elsewhere, 4});
+  const auto grad_away =
+      model::experts_backward(ops, spec, token_side, x, std::move(other), grad, {}, {}, {&elsewhere, 4});
   CHECK(grad_away.equal(grad_x));
   CHECK(here.router.weight.grad().equal(router));
   for (std::size_t e = 0; e < here.experts.size(); ++e) {

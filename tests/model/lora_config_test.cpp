@@ -51,10 +51,12 @@ TEST_CASE("all linear maps of the layers are named beside the targets, whatever 
   using Names = std::vector<std::string>;
   const std::vector<std::string> fused = {"model.layers.0.self_attn.qkv_proj", "model.layers.0.mlp.gate_up_proj",
                                           "model.layers.1.self_attn.qkv_proj", "lm_head"};
-  const auto named = model::with_every_linear({.target_modules = {"lm_head", "qkv_proj"}, .every_linear = true}, fused, fused);
+  const auto named =
+      model::with_every_linear({.target_modules = {"lm_head", "qkv_proj"}, .every_linear = true}, fused, fused);
   CHECK(named.target_modules == Names{"lm_head", "qkv_proj", "gate_up_proj"});
   CHECK_FALSE(named.every_linear);
-  CHECK(model::with_every_linear({.every_linear = true}, linears, linears).target_modules == Names{"q_proj", "up_proj"});
+  CHECK(model::with_every_linear({.every_linear = true}, linears, linears).target_modules ==
+        Names{"q_proj", "up_proj"});
   CHECK(model::with_every_linear({.target_modules = {"x"}}, linears, linears).target_modules == Names{"x"});
 }
 
@@ -122,12 +124,13 @@ TEST_CASE("names of an expert's maps stand for the parameters of all experts whe
     more.insert(more.end(), linears.begin(), linears.end());
     return more;
   };
-  const Names next = with({"model.layers.0.mlp.gate", "model.layers.0.mlp.experts.0.gate_proj",
-                           "model.layers.0.mlp.experts.0.up_proj", "model.layers.0.mlp.experts.0.down_proj",
-                           "model.layers.0.mlp.shared_expert.gate_proj", "model.layers.0.mlp.shared_expert.up_proj",
-                           "model.layers.0.mlp.shared_expert.down_proj"});
+  const Names next =
+      with({"model.layers.0.mlp.gate", "model.layers.0.mlp.experts.0.gate_proj", "model.layers.0.mlp.experts.0.up_proj",
+            "model.layers.0.mlp.experts.0.down_proj", "model.layers.0.mlp.shared_expert.gate_proj",
+            "model.layers.0.mlp.shared_expert.up_proj", "model.layers.0.mlp.shared_expert.down_proj"});
   const auto taken = [&](Names targets, const Names& modules) {
-    return model::with_expert_parameters({.r = 4, .alpha = 8.0, .target_modules = std::move(targets)}, linears, modules);
+    return model::with_expert_parameters({.r = 4, .alpha = 8.0, .target_modules = std::move(targets)}, linears,
+                                         modules);
   };
   const auto all = taken({"gate_proj", "q_proj", "up_proj", "down_proj"}, next);
   CHECK(all.target_modules == Names{"q_proj"});
@@ -141,9 +144,9 @@ TEST_CASE("names of an expert's maps stand for the parameters of all experts whe
   // lora_target_linear names the linear maps of the model, as axolotl does, those of a shared expert among them.
   const auto every = model::with_every_linear({.every_linear = true}, linears, next);
   CHECK(every.target_modules == Names{"q_proj", "shared_expert_gate", "gate_proj", "up_proj", "down_proj"});
-  const Names mixtral = with({"model.layers.0.block_sparse_moe.gate", "model.layers.0.block_sparse_moe.experts.0.w1",
-                              "model.layers.0.block_sparse_moe.experts.0.w2",
-                              "model.layers.0.block_sparse_moe.experts.0.w3"});
+  const Names mixtral =
+      with({"model.layers.0.block_sparse_moe.gate", "model.layers.0.block_sparse_moe.experts.0.w1",
+            "model.layers.0.block_sparse_moe.experts.0.w2", "model.layers.0.block_sparse_moe.experts.0.w3"});
   CHECK(taken({"w1", "w2", "w3"}, mixtral).target_parameters == Names{"gate_up_proj", "down_proj"});
   CHECK(lacks(raised_by([&] { (void)taken({"w1", "w2"}, mixtral); }), {"model.40", "w1 and w3"}) == "");
   // Where the maps of a shared expert are targets themselves (Qwen2-MoE, Qwen3.5), names stay names; so do gpt-oss's.
@@ -156,7 +159,8 @@ TEST_CASE("names of an expert's maps stand for the parameters of all experts whe
 }
 
 TEST_CASE(
-    "experts get no adapter by a path or pattern, and routers none: what PEFT would take for them is refused, and all-linear") {
+    "experts get no adapter by a path or pattern, and routers none: what PEFT would take for them is refused, and "
+    "all-linear") {
   const std::vector<std::string> attention = {"model.layers.0.self_attn.q_proj", "lm_head"};
   std::vector<std::string> modules = attention;
   for (const char* one : {"model.layers.0.mlp.gate", "model.layers.0.mlp.experts.0.gate_proj",

@@ -268,14 +268,13 @@ inline void check_parameter_names(const RunConfig& config, const ModelPlaces& pl
                        .remedy = "set adapter: lora, or take the unquantised model"});
   const bool experts = config.expert_parallel_size > 1;
   if ((config.sharding.weights() || experts) && config.world != nullptr)
-    core::raise_usage(
-        "config", 37,
-        {.what = "a base in 4 or 8 bits is not sharded",
-         .found = experts ? "expert_parallel_size: " + std::to_string(config.expert_parallel_size)
-                          : config.sharding.layout.value_or(""),
-         .where = config.place(experts ? "expert_parallel_size" : config.sharding.key),
-         .remedy = std::string("each rank holds its own copy of such a base: ") +
-                   (experts ? "remove expert_parallel_size" : "take stage 1 or 2, or no shards")});
+    core::raise_usage("config", 37,
+                      {.what = "a base in 4 or 8 bits is not sharded",
+                       .found = experts ? "expert_parallel_size: " + std::to_string(config.expert_parallel_size)
+                                        : config.sharding.layout.value_or(""),
+                       .where = config.place(experts ? "expert_parallel_size" : config.sharding.key),
+                       .remedy = std::string("each rank holds its own copy of such a base: ") +
+                                 (experts ? "remove expert_parallel_size" : "take stage 1 or 2, or no shards")});
   char text[160];
   std::snprintf(text, sizeof text, "the base: %zu linear maps in %s, %.1f MB for %.1f million weights, %.3f bytes each",
                 maps, std::string(code).c_str(), static_cast<double>(bytes) / 1e6, weights / 1e6,
@@ -380,12 +379,12 @@ inline void align_generation_config(const text::Tokenizer& tokenizer, const mode
     tokenizer = text::Tokenizer::from_directory(places.tokenizer, changes);
   }
   for (const auto& [part, count] : model::unread_tensors(places.base, base.decoder))
-    notes.push_back("base_model: warning: " + std::to_string(count) + " tensors " + part + "… of " +
-                    places.base.string() + " are not read and not saved: what is trained is the text model, as " +
-                    base.decoder.model_type +
-                    (part == "model.visual." ? " (for a model that sees images put it back into the whole checkpoint, as "
-                                               "docs/models.md, \"Text of models that see images\", shows)"
-                                             : ""));
+    notes.push_back(
+        "base_model: warning: " + std::to_string(count) + " tensors " + part + "… of " + places.base.string() +
+        " are not read and not saved: what is trained is the text model, as " + base.decoder.model_type +
+        (part == "model.visual." ? " (for a model that sees images put it back into the whole checkpoint, as "
+                                   "docs/models.md, \"Text of models that see images\", shows)"
+                                 : ""));
   detail::check_new_tokens(config, tokenizer, base.decoder.vocab_size);
   const text::SpecialTokens special_tokens = tokenizer.special_tokens();
   LanguageModel out{.directory = places.tokenizer,

@@ -96,8 +96,9 @@ inline void check_sharding(const RunConfig& c, int ranks, std::vector<std::strin
   if (ranks == 1 || !c.divides_model()) return;
   const std::int64_t experts = c.expert_parallel_size, holders = s.on() ? shards * c.context_parallel_size : 1;
   if (ranks % experts != 0)
-    detail::refuse_expert_groups(c, "a divisor of " + std::to_string(ranks) + ", the number of ranks",
-                                 "start a multiple of expert_parallel_size ranks: each group of so many shares the experts");
+    detail::refuse_expert_groups(
+        c, "a divisor of " + std::to_string(ranks) + ", the number of ranks",
+        "start a multiple of expert_parallel_size ranks: each group of so many shares the experts");
   if (std::max(experts, holders) % std::min(experts, holders) != 0)
     detail::refuse_expert_groups(
         c, "a divisor or a multiple of " + std::to_string(holders) + ", the ranks that share the other weights",

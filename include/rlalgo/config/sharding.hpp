@@ -34,10 +34,11 @@ class Sharding {
     if (!c.divides_model() || world->size() == 1) return nullptr;
     const int ranks = world->size(), rank = world->rank(), experts = static_cast<int>(c.expert_parallel_size);
     const std::int64_t groups = ranks / c.context_parallel_size;
-    const int shards = c.sharding.on() ? static_cast<int>(c.context_parallel_size *
-                                                          c.sharding.shard_size.value_or(
-                                                              groups / c.sharding.replicate_size.value_or(1)))
-                                       : 1;
+    const int shards =
+        c.sharding.on()
+            ? static_cast<int>(c.context_parallel_size *
+                               c.sharding.shard_size.value_or(groups / c.sharding.replicate_size.value_or(1)))
+            : 1;
     const auto convened = [&](const auto& belongs) {
       std::vector<int> list;
       for (int r = 0; r < ranks; ++r)
@@ -68,9 +69,7 @@ class Sharding {
   }
 
   // The policy, from here on.
-  void hold(model::Decoder& policy) {
-    policy_ = distributed::ShardedWeights::shard(policy, config_, teams_);
-  }
+  void hold(model::Decoder& policy) { policy_ = distributed::ShardedWeights::shard(policy, config_, teams_); }
   [[nodiscard]] std::shared_ptr<trainer::Placement> placement() const {
     return std::make_shared<trainer::ShardedPlacement>(policy_, world_);
   }

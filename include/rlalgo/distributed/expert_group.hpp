@@ -85,7 +85,7 @@ class ExpertGroup final : public model::ExpertExchange {
   std::shared_ptr<Team> team_;
   std::vector<model::DecoderWeights> seats_;
   model::LayerGate::Pass pass_;
-  std::int64_t number_ = 0;  // of forward passes
+  std::int64_t number_ = 0;                                     // of forward passes
   std::map<std::pair<std::int64_t, std::int64_t>, Kept> kept_;  // by number and layer
   double waited_ = 0.0;
 };

@@ -54,9 +54,10 @@ struct ShardConfig {
 
 // The ranks that hold a model, this one among them.
 struct ShardTeams {
-  std::shared_ptr<PassRounds> rounds;                         // those whose passes go together: all of shards and of experts
-  std::shared_ptr<Team> shards, replicas;                     // the shards of one copy; those that hold the same shard
-  std::shared_ptr<Team> experts = {}, expert_replicas = {};  // the same of experts; null: they are held as everything else
+  std::shared_ptr<PassRounds> rounds = {};           // those whose passes go together: all of shards and of experts
+  std::shared_ptr<Team> shards = {}, replicas = {};  // the shards of one copy; those that hold the same shard
+  std::shared_ptr<Team> experts = {},
+                        expert_replicas = {};  // the same of experts; null: they are held as everything else
 };
 
 // Memory for gathered layers, used over and over.

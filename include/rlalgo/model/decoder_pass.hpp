@@ -89,7 +89,7 @@ class DecoderPass {
   Tensor ids_;                              // [T]
   std::vector<std::int64_t> first_expert_;  // of each layer, among the experts that a token passes in all of them
   std::vector<LayerTape> tapes_;
-  Tensor last_, scale_;  // input of the final norm [S, H], its scale [S]
+  Tensor last_, scale_;      // input of the final norm [S, H], its scale [S]
   std::int64_t number_ = 0;  // of the forward pass, at the gate
   bool used_ = false;
 };

@@ -248,9 +248,9 @@ struct ExpertPlace {
   const ExpertGroups groups = group_by_expert(routing.experts, e.count);
   const Tensor rows = ops.rows(x, groups.token);  // [P, H]
   ExpertRowsTape kept;
-  const Tensor given = place.exchange != nullptr
-                           ? place.exchange->forward(place.layer, rows, groups.begin)
-                           : expert_rows_forward(ops, spec, w, rows, groups.begin, drop, tape != nullptr ? &kept : nullptr);
+  const Tensor given = place.exchange != nullptr ? place.exchange->forward(place.layer, rows, groups.begin)
+                                                 : expert_rows_forward(ops, spec, w, rows, groups.begin, drop,
+                                                                       tape != nullptr ? &kept : nullptr);
   Tensor y = detail::add_pairs(given, groups, e.chosen, routing.weights);
   if (tape != nullptr) *tape = {.routing = routing, .groups = groups, .rows = std::move(kept)};
   if (e.shared_width == 0) return y;

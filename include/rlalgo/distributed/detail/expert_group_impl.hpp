@@ -104,7 +104,8 @@ RLALGO_INLINE Tensor ExpertGroup::forward(std::int64_t layer, const Tensor& rows
   for (std::size_t r = 0; r < ranks(); ++r) kept.sent.push_back(begin[(r + 1) * each] - begin[r * each]);
   for (std::size_t e = 0; e + 1 < begin.size(); ++e) counts.push_back(begin[e + 1] - begin[e]);
   const Counts one_row(ranks(), 1);
-  const Tensor here = exchange("numbers of experts' rows", layer, detail::of_numbers(counts).view({-1, own}), one_row, one_row);
+  const Tensor here =
+      exchange("numbers of experts' rows", layer, detail::of_numbers(counts).view({-1, own}), one_row, one_row);
   const std::int64_t* const n = here.const_data_ptr<std::int64_t>();
   const auto from = [&](std::size_t rank, std::size_t expert) { return n[rank * each + expert]; };
   for (std::size_t r = 0; r < ranks(); ++r)
@@ -131,9 +132,9 @@ RLALGO_INLINE Tensor ExpertGroup::forward(std::int64_t layer, const Tensor& rows
   kept.rows = came.index_select(0, kept.order);
   came = Tensor();
   const bool keeps = pass_.phase == model::LayerGate::Phase::backward || (pass_.graph && !pass_.recomputed);
-  const Tensor given = model::expert_rows_forward(
-      *operations_, config_.spec(layer), weights(layer), kept.rows, kept.begin, {}, keeps ? &kept.tape : nullptr,
-      static_cast<std::size_t>(team_->rank()) * each);
+  const Tensor given =
+      model::expert_rows_forward(*operations_, config_.spec(layer), weights(layer), kept.rows, kept.begin, {},
+                                 keeps ? &kept.tape : nullptr, static_cast<std::size_t>(team_->rank()) * each);
   Tensor out = exchange("results of experts", layer, given.index_select(0, kept.place), kept.received, kept.sent);
   if (keeps) kept_.insert_or_assign({pass_.number, layer}, std::move(kept));
   return out;
@@ -143,17 +144,18 @@ RLALGO_INLINE ExpertGroup::Gradient ExpertGroup::backward(std::int64_t layer, co
                                                           const Tensor& weights) {
   const auto node = kept_.extract({pass_.number, layer});
   if (node.empty())
-    core::raise("distributed", 20,
-                {.what = "a backward pass through experts has no forward pass",
-                 .found = "layer " + std::to_string(layer) + " of pass " + std::to_string(pass_.number),
-                 .remedy = "call backward before the ranks meet elsewhere, once a pass, and in the same order on all ranks"});
+    core::raise(
+        "distributed", 20,
+        {.what = "a backward pass through experts has no forward pass",
+         .found = "layer " + std::to_string(layer) + " of pass " + std::to_string(pass_.number),
+         .remedy = "call backward before the ranks meet elsewhere, once a pass, and in the same order on all ranks"});
   const Kept& kept = node.mapped();
   const Counts one_row(ranks(), 1);
   // Ranks that help have no gradients of the rows that they sent.
   const bool absent = grad.size(0) == 0;
-  const Tensor there = exchange(
-      "who has gradients of experts' rows", layer,
-      detail::of_numbers(std::vector<std::int64_t>(ranks(), absent ? 0 : 1)), one_row, one_row);
+  const Tensor there =
+      exchange("who has gradients of experts' rows", layer,
+               detail::of_numbers(std::vector<std::int64_t>(ranks(), absent ? 0 : 1)), one_row, one_row);
   Counts sent = kept.sent, received = kept.received;
   if (absent) sent.assign(ranks(), 0);
   bool all = true;
@@ -191,7 +193,10 @@ RLALGO_INLINE ExpertGroup::Gradient ExpertGroup::backward(std::int64_t layer, co
       if (received[r] > 0) pieces.push_back(by_rank.narrow(0, at, received[r]));
       at += kept.received[r];
     }
-    return exchange(what, layer, all ? by_rank : pieces.empty() ? by_rank.narrow(0, 0, 0) : tensor::concatenate(pieces, 0),
+    return exchange(what, layer,
+                    all              ? by_rank
+                    : pieces.empty() ? by_rank.narrow(0, 0, 0)
+                                     : tensor::concatenate(pieces, 0),
                     received, sent);
   };
   return {back("gradients of experts' rows", here.rows), back("gradients of experts' factors", here.weights)};

@@ -63,12 +63,11 @@ RLALGO_INLINE std::optional<PassRounds::Chosen> PassRounds::ask(const Said& own)
   const std::int64_t* said = all.const_data_ptr<std::int64_t>();
   for (int r = 0; r < team_->size(); ++r, said += count) {
     if (said[0] < 0) continue;
-    return Chosen{
-        {said[0],
-         {said[1] == 0 ? model::LayerGate::Phase::forward : model::LayerGate::Phase::backward, said[2], said[3] != 0,
-          said[4] != 0, said[5], said[6]},
-         said[7] != 0},
-        r};
+    return Chosen{{said[0],
+                   {said[1] == 0 ? model::LayerGate::Phase::forward : model::LayerGate::Phase::backward, said[2],
+                    said[3] != 0, said[4] != 0, said[5], said[6]},
+                   said[7] != 0},
+                  r};
   }
   return std::nullopt;
 }

@@ -131,8 +131,8 @@ RLALGO_INLINE void DecoderPass::backward(const std::vector<Tensor>& gradients) {
                  .remedy = "score the batch again, or add the losses before calling backward"});
   }
   const Operations& ops = *settings_.operations;
-  const LayerGate::Pass pass{LayerGate::Phase::backward, deepest(), true, settings_.checkpointed, settings_.seat,
-                             number_};
+  const LayerGate::Pass pass{LayerGate::Phase::backward, deepest(),      true,
+                             settings_.checkpointed,     settings_.seat, number_};
   if (settings_.gate) settings_.gate->begin(pass);
   std::size_t left = gradients.size();
   Tensor grad;

@@ -101,8 +101,7 @@ RLALGO_INLINE void attach_lora(Decoder& decoder, const LoraConfig& given, std::u
   const c10::NoGradGuard no_grad;
   const DecoderModules modules = decoder_modules(decoder.config(), decoder.weights());
   LoraConfig config = with_every_linear(given, modules.linears, modules.all);
-  if (check == TargetCheck::every)
-    config = with_expert_parameters(std::move(config), modules.linears, modules.all);
+  if (check == TargetCheck::every) config = with_expert_parameters(std::move(config), modules.linears, modules.all);
   const std::vector<std::string> targets = lora_targets(config, modules.linears, modules.all, check);
   check_target_parameters(config, modules.parameters);
   decoder.set_trained(false);
@@ -175,8 +174,8 @@ RLALGO_INLINE void attach_lora(Decoder& decoder, const LoraConfig& given, std::u
 RLALGO_INLINE void check_lora_targets(const Decoder& decoder, const LoraConfig& config) {
   check_lora(config);
   const DecoderModules modules = decoder_modules(decoder.config(), decoder.weights());
-  const LoraConfig named = with_expert_parameters(with_every_linear(config, modules.linears, modules.all),
-                                                  modules.linears, modules.all);
+  const LoraConfig named =
+      with_expert_parameters(with_every_linear(config, modules.linears, modules.all), modules.linears, modules.all);
   (void)lora_targets(named, modules.linears, modules.all, TargetCheck::every);
   check_target_parameters(named, modules.parameters);
 }
