@@ -8,7 +8,6 @@
 #include <rlalgo/distributed/detail/pickle_impl.hpp>
 #include <rlalgo/distributed/detail/process_group_impl.hpp>
 #include <rlalgo/distributed/detail/process_world_impl.hpp>
-#include <rlalgo/distributed/detail/sharded_fetch_impl.hpp>
 #include <rlalgo/distributed/detail/sharded_weights_impl.hpp>
 #include <rlalgo/distributed/detail/stateless_group_impl.hpp>
 #include <rlalgo/distributed/detail/team_impl.hpp>

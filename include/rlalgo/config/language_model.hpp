@@ -9,7 +9,7 @@
 // completions beside the model's ends, and comes first in generation_config.json.
 //
 // Errors (usage): [rlalgo.config.14] a quantised base is to be trained without an adapter, [.37] or sharded; [.20] base_model is neither; [.21] messages without a chat template; [.47] a new token for
-// which the model has no embedding, or an adapter trains none. Those of model/load.hpp and text/tokenizer.hpp.
+// which the model has no embedding, or an adapter trains none; [.60] expert_parallel_size does not fit the model. Those of model/load.hpp and text/tokenizer.hpp.
 #pragma once
 
 #include <algorithm>

@@ -231,6 +231,5 @@ class ShardedWeights final : public model::LayerGate, public model::WeightLender
 }  // namespace rlalgo::distributed
 
 #ifndef RLALGO_COMPILED
-#include <rlalgo/distributed/detail/sharded_fetch_impl.hpp>
 #include <rlalgo/distributed/detail/sharded_weights_impl.hpp>
 #endif

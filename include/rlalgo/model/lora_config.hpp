@@ -13,7 +13,7 @@
 // the target list stand for those, as in PEFT (utils/transformers_weight_conversion.py): gate_proj and up_proj together for gate_up_proj with
 // twice the rank and alpha, down_proj for down_proj, and for no map of a shared expert or of a layer without experts.
 // Departures: an entry that names nothing is an error; PEFT trains without it in silence. A path, a pattern or a router's name that PEFT
-// would take for all experts, or for a parameter of the router, is an error [.40].
+// would take for all experts, or for a parameter of the router, is an error.
 //
 // Errors (usage): [rlalgo.model.23] a target or module to save that does not exist; [.24] a setting out of range; [.25]
 // a target that is no linear map; [.26] see detail/module_pattern.hpp; [.36] a module to save that PEFT cannot have a copy

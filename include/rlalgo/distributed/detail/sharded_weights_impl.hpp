@@ -426,3 +426,5 @@ RLALGO_INLINE void ShardedWeights::load(const std::function<Tensor(const std::st
 }
 
 }  // namespace rlalgo::distributed
+
+#include <rlalgo/distributed/detail/sharded_fetch.hpp>

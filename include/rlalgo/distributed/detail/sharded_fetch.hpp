@@ -1,4 +1,4 @@
-// Definitions of sharded_weights.hpp: weights that one rank fetches, and copies.
+// Of sharded_weights.hpp: weights that one rank fetches, and copies.
 #pragma once
 
 #include <cstddef>
