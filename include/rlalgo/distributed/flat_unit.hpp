@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/tensor/tensor.hpp>
@@ -78,6 +79,19 @@ class FlatUnit {
   c10::ScalarType dtype_;
   std::int64_t shard_ = 0, elements_ = 0;
   Tensor own_, whole_;
+};
+
+// Memory for units that are whole for a while, used over and over.
+class FlatMemory {
+ public:
+  [[nodiscard]] Tensor take(const FlatUnit& unit);  // room for all of it
+  void give(Tensor flat) {
+    if (flat.defined()) free_.push_back(std::move(flat));
+  }
+  void drop() { free_.clear(); }
+
+ private:
+  std::vector<Tensor> free_;
 };
 
 }  // namespace rlalgo::distributed

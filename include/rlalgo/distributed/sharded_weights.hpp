@@ -60,19 +60,6 @@ struct ShardTeams {
                         expert_replicas = {};  // the same of experts; null: they are held as everything else
 };
 
-// Memory for gathered layers, used over and over.
-class FlatMemory {
- public:
-  [[nodiscard]] Tensor take(const FlatUnit& unit);  // room for all of it
-  void give(Tensor flat) {
-    if (flat.defined()) free_.push_back(std::move(flat));
-  }
-  void drop() { free_.clear(); }
-
- private:
-  std::vector<Tensor> free_;
-};
-
 class ShardedWeights final : public model::LayerGate, public model::WeightLender, public PassRounds::Member {
  public:
   // Takes the weights of the decoder over, as they are: the same on all ranks. `replicas`: the ranks that hold the same slice
@@ -204,8 +191,6 @@ class ShardedWeights final : public model::LayerGate, public model::WeightLender
   void scatter(Group& group);
   void add_scattered(Group& group);
   void list_places();
-  // The number that the fetcher says to all.
-  std::int64_t heard(int fetcher, std::int64_t said);
   // Its pieces of the weight number `i` go to the fetcher, into `target` there.
   void hand_over(int fetcher, std::int64_t i, const Tensor& target);
 

@@ -150,4 +150,17 @@ RLALGO_INLINE void FlatUnit::take_own_gradients(const Tensor& shard) {
   }
 }
 
+RLALGO_INLINE Tensor FlatMemory::take(const FlatUnit& unit) {
+  const at::TensorOptions kind = unit.own().options();
+  for (std::size_t i = 0; i < free_.size(); ++i) {
+    if (free_[i].numel() != unit.elements() || free_[i].scalar_type() != unit.dtype() ||
+        free_[i].device() != kind.device())
+      continue;
+    Tensor out = std::move(free_[i]);
+    free_.erase(free_.begin() + static_cast<std::ptrdiff_t>(i));
+    return out;
+  }
+  return tensor::empty({unit.elements()}, kind);
+}
+
 }  // namespace rlalgo::distributed

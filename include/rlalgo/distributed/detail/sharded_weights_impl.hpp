@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,44 +19,13 @@
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/distributed/detail/decoder_tensors.hpp>
+#include <rlalgo/distributed/detail/shard_pieces.hpp>
 #include <rlalgo/distributed/sharded_weights.hpp>
 #include <rlalgo/model/weight_names.hpp>
 #include <rlalgo/os/clock.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
 namespace rlalgo::distributed {
-
-namespace detail {
-
-// [slice], what sums of gradients begin with.
-inline Tensor no_gradient(const FlatUnit& unit) {
-  const at::ScalarType kind = unit.dtype() == at::kDouble ? at::kDouble : at::kFloat;
-  return tensor::zeros({unit.shard()}, unit.own().options().dtype(kind));
-}
-
-// Number of the expert whose weight has such a name; none: of something else.
-inline std::optional<std::int64_t> expert_of(const std::string& name) {
-  static const std::string mark = ".experts.";
-  const std::size_t found = name.find(mark);
-  if (found == std::string::npos || name[found + mark.size()] < '0' || name[found + mark.size()] > '9')
-    return std::nullopt;
-  return std::stoll(name.substr(found + mark.size()));
-}
-
-}  // namespace detail
-
-RLALGO_INLINE Tensor FlatMemory::take(const FlatUnit& unit) {
-  const at::TensorOptions kind = unit.own().options();
-  for (std::size_t i = 0; i < free_.size(); ++i) {
-    if (free_[i].numel() != unit.elements() || free_[i].scalar_type() != unit.dtype() ||
-        free_[i].device() != kind.device())
-      continue;
-    Tensor out = std::move(free_[i]);
-    free_.erase(free_.begin() + static_cast<std::ptrdiff_t>(i));
-    return out;
-  }
-  return tensor::empty({unit.elements()}, kind);
-}
 
 RLALGO_INLINE ShardedWeights::ShardedWeights(const model::Decoder& decoder, ShardConfig config, ShardTeams teams)
     : config_(config), teams_(std::move(teams)), config_of_model_(decoder.config()) {
@@ -143,8 +113,6 @@ RLALGO_INLINE std::vector<model::Parameter> ShardedWeights::parameters() {
   return parameters_;
 }
 
-// Gathering.
-
 RLALGO_INLINE void ShardedWeights::gather(Group& group) {
   if (group.whole || group.gathering) return;
   for (Held& held : group.held) {
@@ -172,8 +140,6 @@ RLALGO_INLINE void ShardedWeights::free(Group& group) {
   for (Held& held : group.held) memory_.give(held.unit.clear());
   group.whole = false;
 }
-
-// Scattering.
 
 RLALGO_INLINE void ShardedWeights::scatter(Group& group) {
   for (Held& held : group.held) {
@@ -205,8 +171,6 @@ RLALGO_INLINE void ShardedWeights::add_scattered(Group& group) {
   }
   group.scattering = false;
 }
-
-// Passes.
 
 RLALGO_INLINE void ShardedWeights::begin(const Pass& pass) {
   const bool together = parted() || (pass.phase == Phase::backward && config_.stage == ShardStage::gradients);
@@ -305,20 +269,17 @@ RLALGO_INLINE void ShardedWeights::reset() noexcept {
   gathered_ = false;
 }
 
-// Between passes.
-
 RLALGO_INLINE double ShardedWeights::reduce_gradients() {
   const c10::NoGradGuard no_grad;
   teams_.rounds->settle();
   // Whether any rank has a gradient: one may have had no row.
   Tensor any = tensor::zeros({1}, at::TensorOptions().dtype(at::kFloat));
-  visit([&](const FlatUnit& unit) {
-    for (const FlatUnit::Entry& entry : unit.entries())
-      if (entry.value.grad().defined()) any.fill_(1.0);
-  });
   for (const Group& group : groups_)
-    for (const Held& held : group.held)
-      if (held.gradient.defined()) any.fill_(1.0);
+    for (const Held& held : group.held) {
+      bool here = held.gradient.defined();
+      for (const FlatUnit::Entry& entry : held.unit.entries()) here = here || entry.value.grad().defined();
+      if (here) any.fill_(1.0);
+    }
   team().sum({&any, 1});
   teams_.replicas->sum({&any, 1});
   const bool trained = any.item<float>() > 0.0F;
@@ -425,6 +386,110 @@ RLALGO_INLINE void ShardedWeights::load(const std::function<Tensor(const std::st
   updated();
 }
 
-}  // namespace rlalgo::distributed
+RLALGO_INLINE void ShardedWeights::list_places() {
+  if (!places_.empty()) return;
+  for (std::size_t g = 0; g < groups_.size(); ++g)
+    for (std::size_t h = 0; h < groups_[g].held.size(); ++h) {
+      const auto& entries = groups_[g].held[h].unit.entries();
+      for (std::size_t e = 0; e < entries.size(); ++e) {
+        numbers_.emplace(entries[e].value.storage().unsafeGetStorageImpl(), static_cast<std::int64_t>(places_.size()));
+        places_.push_back({g, h, e});
+      }
+    }
+}
 
-#include <rlalgo/distributed/detail/sharded_fetch.hpp>
+RLALGO_INLINE void ShardedWeights::hand_over(int fetcher, std::int64_t i, const Tensor& target) {
+  const Place& place = places_.at(static_cast<std::size_t>(i));
+  const Group& group = groups_[place.group];
+  const FlatUnit& unit = group.held[place.held].unit;
+  detail::hand_over(unit, unit.entries()[place.entry], teams_.rounds->team().rank(), team_of(group), fetcher, target);
+}
+
+RLALGO_INLINE void ShardedWeights::fetch_within(const std::function<void()>& use) {
+  if (!parted() || gathered_) return use();
+  list_places();
+  teams_.rounds->begin_fetch(member_);
+  fetching_ = true;
+  try {
+    use();
+  } catch (...) {
+    fetching_ = false;
+    try {
+      (void)detail::heard(teams_.rounds->team(), teams_.rounds->team().rank(), -1);
+    } catch (const std::exception&) {  // the ranks do not meet any more; what led here says more
+    }
+    throw;
+  }
+  fetching_ = false;
+  (void)detail::heard(teams_.rounds->team(), teams_.rounds->team().rank(), -1);
+}
+
+RLALGO_INLINE void ShardedWeights::serve_fetch(int fetcher) {
+  list_places();
+  for (std::int64_t i = detail::heard(teams_.rounds->team(), fetcher, 0); i >= 0;
+       i = detail::heard(teams_.rounds->team(), fetcher, 0))
+    hand_over(fetcher, i, {});
+}
+
+RLALGO_INLINE Tensor ShardedWeights::whole(const Tensor& weight) {
+  if (!parted()) return weight;
+  list_places();
+  const auto number = numbers_.find(weight.storage().unsafeGetStorageImpl());
+  if (number == numbers_.end()) return weight;
+  const Place& place = places_.at(static_cast<std::size_t>(number->second));
+  if (groups_[place.group].whole) return weight;
+  if (!fetching_)
+    core::raise("distributed", 12,
+                {.what = "a sharded weight was read outside of a fetch",
+                 .found = groups_[place.group].held[place.held].unit.entries()[place.entry].name,
+                 .remedy = "read it within ShardedWeights::fetch_within, or between gather_all and release_all"});
+  Tensor out = tensor::empty(weight.sizes(), weight.options().requires_grad(false));
+  (void)detail::heard(teams_.rounds->team(), teams_.rounds->team().rank(), number->second);
+  hand_over(teams_.rounds->team().rank(), number->second, out);
+  return out;
+}
+
+RLALGO_INLINE std::shared_ptr<model::Decoder> ShardedWeights::frozen_copy(const model::Decoder& decoder) {
+  const c10::NoGradGuard no_grad;
+  // Tensors whose memory is touched when a layer is copied, and given up before the next.
+  model::DecoderWeights weights = decoder.weights();
+  const bool tied =
+      weights.lm_head.storage().unsafeGetStorageImpl() == weights.embedding.storage().unsafeGetStorageImpl();
+  model::DecoderConfig config = decoder.config();
+  config.tied_embeddings = tied;
+  std::map<std::string, Tensor> targets;
+  model::visit_weights(config, weights, [&](const std::string& name, Tensor& value, const auto& shape, auto) {
+    value = tensor::empty(shape, value.options().requires_grad(false));
+    targets.emplace(name, value);
+  });
+  if (tied) weights.lm_head = weights.embedding;
+  auto copy = std::make_shared<model::Decoder>(decoder.hf_config(), std::move(weights));
+  const std::shared_ptr<ShardedWeights> held(new ShardedWeights(*copy, config_, teams_));
+  teams_.rounds->settle();
+  held->groups_.resize(groups_.size());
+  std::set<std::string> done;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    arrive(groups_[g]);
+    held->groups_[g].experts = groups_[g].experts;
+    held->groups_[g].whole = !parted(groups_[g]);
+    // Unit by unit, so that shards of both have the same elements.
+    for (const Held& own : groups_[g].held) {
+      std::vector<FlatUnit::Entry> entries;
+      for (const FlatUnit::Entry& entry : own.unit.entries()) {
+        const Tensor& target = targets.at(entry.name);
+        target.copy_(entry.value.detach());
+        entries.push_back({entry.name, target, entry.weight_decay});
+        done.insert(entry.name);
+      }
+      held->groups_[g].held.push_back({held->make_unit(std::move(entries), groups_[g], layer_of(g))});
+    }
+    if (!gathered_) free(groups_[g]);
+  }
+  // What every rank has whole, and nobody trains.
+  for (const auto& [name, value] : decoder.named_tensors())
+    if (!done.contains(name)) targets.at(name).copy_(value.detach());
+  copy->set_gate(held);
+  return copy;
+}
+
+}  // namespace rlalgo::distributed
