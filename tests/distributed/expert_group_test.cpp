@@ -20,6 +20,7 @@
 
 #include <support/catch.hpp>
 #include <support/decoders.hpp>
+#include <support/process_ranks.hpp>
 #include <support/shards.hpp>
 #include <support/thread_world.hpp>
 
