@@ -190,7 +190,16 @@ def generation_and_its_switches(c):
 
 @case
 def generations_experts_are_passed_again(c):
-    experts = model(c)
+    base = replay_is_exact_and_resumed(c, model(c))
+    ranks = {k: v for k, v in base.items() if k != "save_steps"}
+    same_run(c, {**ranks, "save_strategy": "no", "max_steps": 2, "learning_rate": 1e-4, "adam_epsilon": 1e-4}, rl="grpo")
+    for changes, says in (({"base_model": BASE["base_model"]}, "the model has none"),
+                          ({"trl": {**base["trl"], "use_vllm": True}}, "a server"), ({"trl": {**base["trl"], "router_replay": "R2"}}, "R3")):
+        c.run("train", write(c, base | changes, "no.yaml")).expect(2, says)
+
+
+def replay_is_exact_and_resumed(c, experts):
+    """The same weights choose the same experts in generation and training; a resumed run has the experts of its rollouts."""
     base = {**json.loads(json.dumps(BASE)), "base_model": experts, "micro_batch_size": 4, "max_steps": 4, "logging_steps": 1, "learning_rate": 1e-3,
             "save_strategy": "steps", "save_steps": 3, "trl": {**BASE["trl"], "router_replay": "R3", "num_iterations": 2}}
     c.run("train", write(c, base, "whole.yaml", output_dir="whole")).expect(0)
@@ -201,18 +210,14 @@ def generations_experts_are_passed_again(c):
     del off["trl"]["router_replay"]
     c.run("train", write(c, off, "off.yaml")).expect(0)
     assert not any("router/replay_mismatch" in r for r in c.metrics("off"))
-    # A resumed run has the experts of rollouts that were half used.
+    # Of rollouts that were half used, too.
     shutil.copytree(c.folder / "whole", c.folder / "again")
     for left in ("model.safetensors", "checkpoint-4"):
         path = c.folder / "again" / left
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
     c.run("train", write(c, base, "again.yaml", output_dir="again", resume_from_checkpoint=str(c.folder / "again/checkpoint-3"))).expect(0)
     same_files(c.folder / "whole", c.folder / "again", only=["model.safetensors"])
-    ranks = {k: v for k, v in base.items() if k != "save_steps"}
-    same_run(c, {**ranks, "save_strategy": "no", "max_steps": 2, "learning_rate": 1e-4, "adam_epsilon": 1e-4}, rl="grpo")
-    for changes, says in (({"base_model": BASE["base_model"]}, "the model has none"),
-                          ({"trl": {**base["trl"], "use_vllm": True}}, "a server"), ({"trl": {**base["trl"], "router_replay": "R2"}}, "R3")):
-        c.run("train", write(c, base | changes, "no.yaml")).expect(2, says)
+    return base
 
 
 @case
@@ -239,7 +244,7 @@ def adapters_stand_outside_of_experts(c):
     c.run("train", write(c, base, "lora.yaml", lora_target_linear=True)).expect(0)
     targets = json.loads((c.folder / "out/adapter_config.json").read_text())["target_modules"]
     assert sorted(targets) == ["k_proj", "o_proj", "q_proj", "v_proj"], targets
-    for found in (["q_proj", "down_proj"], ["gate"], "all-linear", ".*experts.*"):
+    for found in (["q_proj", "gate_proj"], ["experts.0.down_proj"], ["gate"], "all-linear", ".*experts.*"):
         c.run("train", write(c, base, "no.yaml", lora_target_modules=found)).expect(2, "model.40")
     c.run("merge-lora", write(c, base, "lora.yaml", lora_target_linear=True)).expect(0)
     shared = model(c, "qwen2_moe", "shared")

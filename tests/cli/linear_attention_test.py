@@ -11,7 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import sharded_test as sharded  # noqa: E402
 from cases import BASE, QUICKSTART, main, same_files  # noqa: E402
 from ebft_test import STRIDED, finite  # noqa: E402
-from experts_test import a_resume_is_the_run, a_server_draws, names  # noqa: E402
+from experts_test import a_resume_is_the_run, a_server_draws, names, replay_is_exact_and_resumed  # noqa: E402
 from ranks_test import PAIRS, rows, same_run, write  # noqa: E402
 
 CASES = {}
@@ -134,6 +134,16 @@ def a_resumed_run_is_the_run(c):
 
 
 @case
+def experts_of_qwen3_5_are_passed_again(c):
+    replay_is_exact_and_resumed(c, model(c, "qwen3_5_moe_text"))
+
+
+@case
+def experts_of_qwen3_next_are_passed_again(c):
+    replay_is_exact_and_resumed(c, model(c, "qwen3_next"))
+
+
+@case
 def adapters_have_the_names_of_peft(c):
     rows(c)
     base = {**PAIRS, "base_model": model(c), "rl": "dpo", "adapter": "lora", "lora_r": 2, "lora_alpha": 4, "output_dir": "out",
@@ -148,7 +158,7 @@ def adapters_have_the_names_of_peft(c):
 
 
 @case
-def adapters_of_qwen3_next_stand_outside_of_mlps(c):
+def adapters_of_qwen3_next_stand_on_all_experts_of_a_layer(c):
     rows(c)
     base = {**PAIRS, "base_model": model(c, "qwen3_next"), "rl": "dpo", "adapter": "lora", "lora_r": 2, "lora_alpha": 4,
             "output_dir": "out"}
@@ -156,7 +166,15 @@ def adapters_of_qwen3_next_stand_outside_of_mlps(c):
     targets = json.loads((c.folder / "out/adapter_config.json").read_text())["target_modules"]
     assert sorted(targets) == ["in_proj_ba", "in_proj_qkvz", "k_proj", "o_proj", "out_proj", "q_proj", "shared_expert_gate",
                                "v_proj"], targets
-    c.run("train", write(c, base, "no.yaml", lora_target_modules=["q_proj", "up_proj"])).expect(2, "model.40", "up_proj")
+    # As PEFT 0.21 takes the names of an expert's maps: for the parameters of all, with twice the rank where two maps are one.
+    c.run("train", write(c, base, "mlp.yaml", lora_target_modules=["gate_proj", "up_proj", "down_proj"], output_dir="mlp")).expect(0)
+    config = json.loads((c.folder / "mlp/adapter_config.json").read_text())
+    assert sorted(config["target_parameters"]) == ["down_proj", "gate_up_proj"] and config["target_modules"] == [], config
+    assert config["rank_pattern"] == {".*\\.gate_up_proj": 4} and config["alpha_pattern"] == {".*\\.gate_up_proj": 8}, config
+    found = names(c.folder / "mlp/adapter_model.safetensors")
+    assert all(".mlp.experts." in name for name in found) and found, found
+    for target in (["q_proj", "up_proj"], ["shared_expert.down_proj"], "all-linear"):
+        c.run("train", write(c, base, "no.yaml", lora_target_modules=target)).expect(2, "model.40")
 
 
 @case
@@ -173,7 +191,7 @@ def of_a_checkpoint_that_sees_images_the_text_is_trained(c):
     save(images / "model.safetensors", tensors | {"model.visual.blocks.0.norm1.weight": [4], "mtp.layers.0.input_layernorm.weight": [32],
                                                   "mtp.norm.weight": [32]})
     base = {**PAIRS, "rl": "dpo", "base_model": str(images), "output_dir": "out"}
-    told = c.run("train", write(c, base, "images.yaml")).expect(0, "1 tensors model.visual.", "2 tensors mtp.")
+    told = c.run("train", write(c, base, "images.yaml")).expect(0, "1 tensors model.visual.", "2 tensors mtp.", "docs/models.md")
     assert "qwen3_5_text" in told.out + told.err
     assert names(c.folder / "out/model.safetensors") == names(text / "model.safetensors")
     saved = json.loads((c.folder / "out/config.json").read_text())

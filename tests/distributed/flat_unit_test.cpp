@@ -50,6 +50,32 @@ TEST_CASE("shards of all ranks make the whole, and the tensors lie in it") {
   }
 }
 
+TEST_CASE("with owners a tensor lies whole in the shard of its rank, which keeps it while no whole is there") {
+  const auto expected = entries();
+  for (const int rank : {0, 1, 2}) {
+    const auto own = entries(true);
+    FlatUnit unit(own, rank, 3, false, {0, 0, 2});
+    CHECK(unit.shard() == 64);  // of the first: 48 and 16; of the second: nothing
+    CHECK(unit.entries()[2].offset == 128);
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      const bool here = rank == (i < 2 ? 0 : 2);
+      CHECK(unit.piece(unit.entries()[i]).has_value() == here);
+      CHECK((own[i].value.storage().nbytes() > 0) == here);
+      if (here) CHECK(at::equal(own[i].value.detach(), expected[i].value));
+    }
+    own[2].value.mutable_grad() = at::ones({50});
+    const Tensor shard = at::full({64}, 5.0, at::kDouble);
+    unit.take_own_gradients(shard);
+    CHECK(shard.sum().item<double>() == (rank == 2 ? 50.0 : 0.0));
+    CHECK_FALSE(own[2].value.grad().defined());
+    unit.place(at::zeros({unit.elements()}));
+    CHECK(own[0].value.detach().abs().max().item<float>() == 0.0F);
+    (void)unit.clear();
+    if (rank == 0) CHECK(at::equal(own[0].value.detach(), expected[0].value));
+    CHECK((own[2].value.storage().nbytes() > 0) == (rank == 2));
+  }
+}
+
 TEST_CASE("the pieces of the ranks cover every element of a tensor once") {
   for (const int ranks : {1, 2, 5}) {
     const FlatUnit unit(entries(), 0, ranks, false);

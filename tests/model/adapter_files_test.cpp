@@ -1,10 +1,13 @@
 #include <rlalgo/model/adapter_files.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -28,10 +31,30 @@ struct Case {
   const char* name;
   const char* base;
 };
-const std::vector<Case> cases = {{"plain", "llama3_rope"},     {"patterns", "qwen2"},    {"dora", "qwen3"},
-                                 {"pissa", "llama"},           {"head", "llama"},        {"norms", "qwen3"},
-                                 {"parts", "qwen2"},           {"experts", "qwen3_moe"}, {"experts_down", "mixtral"},
-                                 {"experts_joined", "gpt_oss"}};
+const std::vector<Case> cases = {{"plain", "llama3_rope"},
+                                 {"patterns", "qwen2"},
+                                 {"dora", "qwen3"},
+                                 {"pissa", "llama"},
+                                 {"head", "llama"},
+                                 {"norms", "qwen3"},
+                                 {"parts", "qwen2"},
+                                 {"experts", "qwen3_moe"},
+                                 {"experts_down", "mixtral"},
+                                 {"experts_joined", "gpt_oss"},
+                                 // One of every other family.
+                                 {"of_mistral", "mistral"},
+                                 {"of_smollm3", "smollm3"},
+                                 {"of_gemma2", "gemma2"},
+                                 {"of_gemma3", "gemma3"},
+                                 {"of_olmo2", "olmo2"},
+                                 {"of_granite", "granite"},
+                                 {"of_cohere2", "cohere2"},
+                                 {"of_phi3", "phi3"},
+                                 {"of_glm4", "glm4"},
+                                 {"of_qwen2_moe", "qwen2_moe"},
+                                 {"of_qwen3_5", "qwen3_5"},
+                                 {"of_qwen3_5_moe", "qwen3_5_moe"},
+                                 {"of_qwen3_next", "qwen3_next"}};
 
 // Embeddings of a changed base beside the adapter, some with another vocabulary; every norm as a module to save.
 const std::vector<Case> beside = {{"stored_tied", "llama3_rope"},   {"stored_untied", "llama"},
@@ -88,6 +111,31 @@ TEST_CASE("what we save of a PEFT adapter is what PEFT saved") {
       }
     CHECK(ours.dump(2) == theirs.dump(2));
   }
+}
+
+TEST_CASE("an adapter by the names of experts' maps is the one that PEFT makes of them") {
+  const rlalgo::support::ScratchDirectory scratch;
+  const auto decoder = model::load_decoder(golden / "model/qwen3_next");
+  model::attach_lora(*decoder,
+                     {.r = 2,
+                      .alpha = 4.0,
+                      .target_modules = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj",
+                                         "in_proj_qkvz", "in_proj_ba", "out_proj"}},
+                     1);
+  model::save_adapter(*decoder, scratch.path(), "qwen3_next");
+  const auto read = [](const std::filesystem::path& directory) {
+    auto json = model::Json::parse(bytes_of(directory / "adapter_config.json"));
+    std::map<std::string, std::vector<std::int64_t>> shapes;
+    for (const auto& [name, value] : model::read_safetensors(directory / "adapter_model.safetensors"))
+      shapes[name] = value.sizes().vec();
+    for (const char* list : {"target_modules", "target_parameters"}) {
+      auto names = json[list].get<std::vector<std::string>>();
+      std::sort(names.begin(), names.end());
+      json[list] = names;
+    }
+    return std::pair(json.dump(2), shapes);
+  };
+  CHECK(read(scratch.path()) == read(golden / "adapter/of_qwen3_next"));
 }
 
 TEST_CASE("embeddings beside an adapter take the place of the base's, and are saved again") {

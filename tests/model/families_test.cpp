@@ -5,7 +5,9 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -29,14 +31,43 @@ std::string error(const Json& json) {
   return support::raised_by([&] { (void)parse(json); });
 }
 
+// What of a family the files of tests/golden hold, which other tests compare with: decoder_test.cpp, router_load_test.cpp and
+// adapter_files_test.cpp.
+std::string compared(std::string_view family) {
+  const std::filesystem::path golden = std::filesystem::path(support::test_dir) / "golden";
+  std::set<std::string> checkpoints;
+  std::size_t gradients = 0, adapters = 0;
+  bool balance = false;
+  for (const auto& folder : std::filesystem::directory_iterator(golden / "model")) {
+    if (Json::parse(std::ifstream(folder.path() / "config.json")).at("model_type") != family) continue;
+    checkpoints.insert(folder.path().filename().string());
+    for (const auto& [name, entry] : model::SafetensorsFile(folder.path() / "expected.safetensors").entries()) {
+      gradients += name.starts_with("grad.") ? 1 : 0;
+      balance = balance || name.starts_with("aux_loss");
+    }
+  }
+  for (const auto& folder : std::filesystem::directory_iterator(golden / "adapter"))
+    adapters += checkpoints.contains(Json::parse(std::ifstream(folder.path() / "adapter_config.json"))
+                                         .at("base_model_name_or_path")
+                                         .get<std::string>())
+                    ? 1
+                    : 0;
+  const auto count = [](std::size_t n, const std::string& what) {
+    return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+  };
+  return count(checkpoints.size(), "checkpoint") + ", " + count(gradients, "gradient") +
+         (balance ? ", balance of experts" : "") + ", " + count(adapters, "adapter");
+}
+
 }  // namespace
 
-TEST_CASE("the table of the README is what the loader reads") {
+TEST_CASE("the table of the README is what the loader reads, with what was compared") {
   std::ifstream file(std::filesystem::path(support::test_dir).parent_path() / "README.md");
   const std::string page((std::istreambuf_iterator<char>(file)), {});
-  std::string table = "| `model_type` | models |\n|---|---|\n";
+  std::string table = "| `model_type` | models | compared |\n|---|---|---|\n";
   for (const model::detail::Family& family : model::detail::families)
-    table += "| `" + std::string(family.model_type) + "` | " + std::string(family.who) + " |\n";
+    table += "| `" + std::string(family.model_type) + "` | " + std::string(family.who) + " | " +
+             compared(family.model_type) + " |\n";
   INFO(table);
   CHECK(page.find(table + "\n") != std::string::npos);
 }

@@ -51,11 +51,13 @@ TEST_CASE("all linear maps of the layers are named beside the targets, whatever 
   using Names = std::vector<std::string>;
   const std::vector<std::string> fused = {"model.layers.0.self_attn.qkv_proj", "model.layers.0.mlp.gate_up_proj",
                                           "model.layers.1.self_attn.qkv_proj", "lm_head"};
-  const auto named = model::with_every_linear({.target_modules = {"lm_head", "qkv_proj"}, .every_linear = true}, fused);
+  const auto named =
+      model::with_every_linear({.target_modules = {"lm_head", "qkv_proj"}, .every_linear = true}, fused, fused);
   CHECK(named.target_modules == Names{"lm_head", "qkv_proj", "gate_up_proj"});
   CHECK_FALSE(named.every_linear);
-  CHECK(model::with_every_linear({.every_linear = true}, linears).target_modules == Names{"q_proj", "up_proj"});
-  CHECK(model::with_every_linear({.target_modules = {"x"}}, linears).target_modules == Names{"x"});
+  CHECK(model::with_every_linear({.every_linear = true}, linears, linears).target_modules ==
+        Names{"q_proj", "up_proj"});
+  CHECK(model::with_every_linear({.target_modules = {"x"}}, linears, linears).target_modules == Names{"x"});
 }
 
 TEST_CASE("a module to save is every module whose path ends with the entry, with what is in it, as in PEFT") {
@@ -114,19 +116,64 @@ TEST_CASE("a pattern that never ends is stopped") {
   CHECK(pattern.matches("aaa"));
 }
 
+// As PEFT 0.21 and 0.19 have it with transformers 5.23: its config after get_peft_model of such a model (r 4, alpha 8).
+TEST_CASE("names of an expert's maps stand for the parameters of all experts where PEFT takes them so") {
+  const std::vector<std::string> linears = {"model.layers.0.self_attn.q_proj", "model.layers.0.mlp.shared_expert_gate",
+                                            "lm_head"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), linears.begin(), linears.end());
+    return more;
+  };
+  const Names next =
+      with({"model.layers.0.mlp.gate", "model.layers.0.mlp.experts.0.gate_proj", "model.layers.0.mlp.experts.0.up_proj",
+            "model.layers.0.mlp.experts.0.down_proj", "model.layers.0.mlp.shared_expert.gate_proj",
+            "model.layers.0.mlp.shared_expert.up_proj", "model.layers.0.mlp.shared_expert.down_proj"});
+  const auto taken = [&](Names targets, const Names& modules) {
+    return model::with_expert_parameters({.r = 4, .alpha = 8.0, .target_modules = std::move(targets)}, linears,
+                                         modules);
+  };
+  const auto all = taken({"gate_proj", "q_proj", "up_proj", "down_proj"}, next);
+  CHECK(all.target_modules == Names{"q_proj"});
+  CHECK(all.target_parameters == Names{"gate_up_proj", "down_proj"});
+  const model::LoraShape both = model::lora_shape(all, "model.layers.0.mlp.experts.gate_up_proj"),
+                         down = model::lora_shape(all, "model.layers.0.mlp.experts.down_proj");
+  CHECK((both.r == 8 && both.scale == 2.0));
+  CHECK((down.r == 4 && down.scale == 2.0));
+  CHECK(taken({"down_proj"}, next).target_parameters == Names{"down_proj"});
+  CHECK(taken({"q_proj"}, next).target_parameters.empty());
+  // lora_target_linear names the linear maps of the model, as axolotl does, those of a shared expert among them.
+  const auto every = model::with_every_linear({.every_linear = true}, linears, next);
+  CHECK(every.target_modules == Names{"q_proj", "shared_expert_gate", "gate_proj", "up_proj", "down_proj"});
+  const Names mixtral =
+      with({"model.layers.0.block_sparse_moe.gate", "model.layers.0.block_sparse_moe.experts.0.w1",
+            "model.layers.0.block_sparse_moe.experts.0.w2", "model.layers.0.block_sparse_moe.experts.0.w3"});
+  CHECK(taken({"w1", "w2", "w3"}, mixtral).target_parameters == Names{"gate_up_proj", "down_proj"});
+  CHECK(lacks(raised_by([&] { (void)taken({"w1", "w2"}, mixtral); }), {"model.40", "w1 and w3"}) == "");
+  // Where the maps of a shared expert are targets themselves (Qwen2-MoE, Qwen3.5), names stay names; so do gpt-oss's.
+  Names shared = linears;
+  shared.emplace_back("model.layers.0.mlp.shared_expert.gate_proj");
+  CHECK(model::with_expert_parameters({.target_modules = {"gate_proj"}}, shared, next).target_parameters.empty());
+  Names routed = next;
+  routed.emplace_back("model.layers.0.mlp.router");
+  CHECK(taken({"gate_proj"}, routed).target_parameters.empty());
+}
+
 TEST_CASE(
-    "experts and routers carry no adapter: what PEFT would take for them is refused, by name, pattern and all-linear") {
+    "experts get no adapter by a path or pattern, and routers none: what PEFT would take for them is refused, and "
+    "all-linear") {
   const std::vector<std::string> attention = {"model.layers.0.self_attn.q_proj", "lm_head"};
   std::vector<std::string> modules = attention;
   for (const char* one : {"model.layers.0.mlp.gate", "model.layers.0.mlp.experts.0.gate_proj",
                           "model.layers.0.mlp.experts.0.up_proj", "model.layers.0.mlp.experts.0.down_proj"})
     modules.emplace_back(one);
   const auto chosen = [&](const model::LoraConfig& config) {
-    return model::lora_targets(config, attention, modules, model::TargetCheck::every).size();
+    return model::lora_targets(model::with_expert_parameters(config, attention, modules), attention, modules,
+                               model::TargetCheck::every)
+        .size();
   };
   CHECK(chosen({.target_modules = {"q_proj"}}) == 1);
   CHECK(chosen({.target_pattern = ".*q_proj"}) == 1);
-  for (const char* name : {"gate", "gate_proj", "experts.0.down_proj", "mlp.experts.0.up_proj"})
+  for (const char* name : {"gate", "gate_proj", "up_proj", "experts.0.down_proj", "mlp.experts.0.up_proj"})
     CHECK(lacks(raised_by([&] { (void)chosen({.target_modules = {"q_proj", name}}); }), {"model.40", name}) == "");
   for (const char* pattern : {"all-linear", ".*(q_proj|up_proj)", ".*\\.experts\\.gate_proj", ".*mlp\\.gate"})
     CHECK(lacks(raised_by([&] { (void)chosen({.target_pattern = pattern}); }), {"model.40", pattern}) == "");

@@ -1,9 +1,11 @@
 // Decoders sharded over the ranks of a test.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/distributed/pass_rounds.hpp>
@@ -27,6 +29,33 @@ inline std::shared_ptr<distributed::ShardedWeights> sharded(model::Decoder& poli
   const auto replicas = world.convene(alike, device);
   world.before_meeting([rounds] { rounds->settle(); });
   return distributed::ShardedWeights::shard(policy, config, rounds, replicas);
+}
+
+// The same with the experts of every layer divided among `experts` neighbours; shards 1: everything else is whole.
+inline std::shared_ptr<distributed::ShardedWeights> with_experts_divided(model::Decoder& policy,
+                                                                         distributed::World& world,
+                                                                         distributed::ShardConfig config, int shards,
+                                                                         int experts) {
+  const auto neighbours = [&](int size) {
+    std::vector<int> list;
+    for (int r = 0; r < world.size(); ++r)
+      if (r / size == world.rank() / size) list.push_back(r);
+    return world.convene(list);
+  };
+  const auto alike = [&](int size) {
+    std::vector<int> list;
+    for (int r = 0; r < world.size(); ++r)
+      if (r % size == world.rank() % size) list.push_back(r);
+    return world.convene(list);
+  };
+  distributed::ShardTeams teams;
+  teams.rounds = std::make_shared<distributed::PassRounds>(neighbours(std::max(shards, experts)));
+  teams.shards = shards > 1 ? neighbours(shards) : std::make_shared<distributed::Team>();
+  teams.replicas = alike(shards);
+  teams.experts = neighbours(experts);
+  teams.expert_replicas = alike(experts);
+  world.before_meeting([rounds = teams.rounds] { rounds->settle(); });
+  return distributed::ShardedWeights::shard(policy, config, std::move(teams));
 }
 
 // How a run of `ranks` lies on them: `context` ranks share their rows' tokens, `shards` hold the weights.

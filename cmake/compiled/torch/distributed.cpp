@@ -1,4 +1,5 @@
 // The definitions of distributed/, compiled once (RlalgoCompiled.cmake).
+#include <rlalgo/distributed/detail/expert_group_impl.hpp>
 #include <rlalgo/distributed/detail/flat_unit_impl.hpp>
 #include <rlalgo/distributed/detail/gradient_sums_impl.hpp>
 #include <rlalgo/distributed/detail/nccl_group_impl.hpp>

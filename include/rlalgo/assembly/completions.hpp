@@ -152,7 +152,8 @@ class Completions {
       }
       if (!exclusive) gated_.callers.hold = drawn.hold;
       using Made = typename std::remove_cvref_t<decltype(*generator)>;
-      keep(std::make_shared<sync::AsynchronousGenerator<Made>>(sync::asynchronous_generator(*generator, gated_)), generator);
+      keep(std::make_shared<sync::AsynchronousGenerator<Made>>(sync::asynchronous_generator(*generator, gated_)),
+           generator);
       sync_.emplace(sync::asynchronous_sync(std::move(policy), gated_));
     } else {
       keep(generator, nullptr);

@@ -10,7 +10,7 @@
 //
 // Errors (usage): [rlalgo.config.14] a quantised base is to be trained without an adapter, [.37] or sharded; [.21] messages
 // without a chat template. Those of assembly/model_places.hpp, model/load.hpp and text/tokenizer.hpp; [.47] a new token for which
-// the model has no embedding, or an adapter trains none.
+// the model has no embedding, or an adapter trains none; [.60] the experts do not divide among the ranks.
 #pragma once
 
 #include <algorithm>
@@ -57,7 +57,9 @@ struct LanguageModelConfig {
   std::optional<model::Quantisation> quantisation = {};  // of a base whose files have it whole
   bool bfloat16 = false;                                 // computed with; else float32
   bool gradient_checkpointing = false;
-  bool sharded = false;  // weights or what belongs to them will lie on several ranks
+  bool sharded = false;          // weights or what belongs to them will lie on several ranks
+  std::int64_t expert_size = 1;  // ranks that will share the experts of a layer
+  std::string expert_size_where = "expert_size";
   at::Device device = at::Device(at::kCPU);
   std::uint64_t seed = 42;                                                  // of a new adapter
   std::optional<std::string> chat_template = {}, chat_template_jinja = {};  // in the place of the tokenizer's
@@ -180,6 +182,29 @@ inline void adapt(model::Decoder& decoder, const LanguageModelConfig& config,
   }
 }
 
+// Whether the experts of every layer divide into groups of ranks, by the model's config.json alone. [rlalgo.config.60]
+inline void check_expert_groups(const LanguageModelConfig& config, const ModelPlaces& places) {
+  if (config.expert_size <= 1) return;
+  const model::HfConfig hf = model::read_hf_config(places.base);
+  const auto refuse = [&](const std::string& found, const std::string& remedy) {
+    core::raise_usage("config", 60,
+                      {.what = "expert_parallel_size does not fit the model",
+                       .found = std::to_string(config.expert_size) + ", and " + found,
+                       .where = config.expert_size_where,
+                       .remedy = remedy});
+  };
+  bool any = false;
+  for (const model::LayerSpec& spec : hf.decoder.specs) {
+    const std::int64_t count = spec.experts.count;
+    any = any || count > 0;
+    if (count % config.expert_size != 0)
+      refuse(std::to_string(count) + " experts in a layer", "take a divisor of " + std::to_string(count));
+  }
+  if (!any)
+    refuse("no layer of a " + hf.decoder.model_type + " has experts",
+           "remove it: fsdp_config divides the weights of any model among ranks");
+}
+
 // Whether the names that an adapter or unfrozen_parameters asks for are in the model, by its config.json alone.
 inline void check_parameter_names(const LanguageModelConfig& config, const ModelPlaces& places) {
   const bool fresh_adapter = config.lora && !config.adapter && places.adapter.empty();
@@ -207,7 +232,7 @@ inline void check_parameter_names(const LanguageModelConfig& config, const Model
 
 // Weights that are to lie on several ranks: how, and the place that says so.
 struct ShardedBase {
-  std::string layout = {}, where = {};
+  std::string layout = {}, where = {}, remedy = "take stage 1 or 2, or no shards";
 };
 
 // What a base in 4 or 8 bits takes; "" where there is none. Refuses to train one without an adapter, which would leave all of it that
@@ -237,7 +262,7 @@ struct ShardedBase {
                       {.what = "a base in 4 or 8 bits is not sharded",
                        .found = sharded->layout,
                        .where = sharded->where,
-                       .remedy = "each rank holds its own copy of such a base: take stage 1 or 2, or no shards"});
+                       .remedy = "each rank holds its own copy of such a base: " + sharded->remedy});
   char text[160];
   std::snprintf(text, sizeof text, "the base: %zu linear maps in %s, %.1f MB for %.1f million weights, %.3f bytes each",
                 maps, std::string(code).c_str(), static_cast<double>(bytes) / 1e6, weights / 1e6,
@@ -258,6 +283,7 @@ struct ShardedBase {
 // Everything of the model but its weights: texts become token ids with it. What config.json says of an adapter's or
 // unfrozen parameters' names is checked here, too.
 [[nodiscard]] inline LanguageModel load_text_half(const LanguageModelConfig& config, const ModelPlaces& places) {
+  detail::check_expert_groups(config, places);
   detail::check_parameter_names(config, places);
   const model::HfConfig base = model::read_hf_config(places.base);
   text::TokenChanges changes = config.tokens;
@@ -271,9 +297,12 @@ struct ShardedBase {
     tokenizer = text::Tokenizer::from_directory(places.tokenizer, changes);
   }
   for (const auto& [part, count] : model::unread_tensors(places.base, base.decoder))
-    notes.push_back("base_model: warning: " + std::to_string(count) + " tensors " + part + "… of " +
-                    places.base.string() + " are not read and not saved: what is trained is the text model, as " +
-                    base.decoder.model_type);
+    notes.push_back(
+        "base_model: warning: " + std::to_string(count) + " tensors " + part + "… of " + places.base.string() +
+        " are not read and not saved: what is trained is the text model, as " + base.decoder.model_type +
+        (part == "model.visual." ? " (for a model that sees images put it back into the whole checkpoint, as "
+                                   "docs/models.md, \"Text of models that see images\", shows)"
+                                 : ""));
   detail::check_new_tokens(tokenizer, base.decoder.vocab_size, config.lora ? &*config.lora : nullptr,
                            config.tokens_where);
   const text::SpecialTokens special_tokens = tokenizer.special_tokens();

@@ -27,7 +27,9 @@ struct Whole {
     return std::move(drawn.sync);
   }
   // Who gathers weights for a server.
-  [[nodiscard]] sync::PublishingRanks publishers(const std::shared_ptr<distributed::World>& /*world*/) const { return {}; }
+  [[nodiscard]] sync::PublishingRanks publishers(const std::shared_ptr<distributed::World>& /*world*/) const {
+    return {};
+  }
 };
 
 struct Sharded {
@@ -43,6 +45,7 @@ struct Sharded {
           shards->each_whole([&](const distributed::FlatUnit& unit) {
             for (const auto& entry : unit.entries()) see(entry.value);
           });
+          for (const tensor::Tensor& weight : shards->others()) see(weight);
         });
       return std::move(drawn.sync);
     } else if constexpr (!serves) {

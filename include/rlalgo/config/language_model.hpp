@@ -33,7 +33,9 @@ namespace rlalgo::config {
                                     .quantisation = c.quantisation(),
                                     .bfloat16 = c.bfloat16,
                                     .gradient_checkpointing = c.gradient_checkpointing,
-                                    .sharded = c.sharding.on(),
+                                    .sharded = c.divides_model(),
+                                    .expert_size = c.expert_parallel_size,
+                                    .expert_size_where = c.place("expert_parallel_size"),
                                     .device = device_of(c),
                                     .seed = c.seed,
                                     .chat_template = c.chat_template,
@@ -59,12 +61,14 @@ namespace rlalgo::config {
                                                                      const std::shared_ptr<distributed::World>& world,
                                                                      at::Device device = at::Device(at::kCPU)) {
   const ShardingConfig& s = c.sharding;
-  if (!s.on()) return nullptr;
+  if (!c.divides_model()) return nullptr;
   return assembly::Sharding::convene({.config = {.stage = static_cast<distributed::ShardStage>(s.stage),
                                                  .reshard_after_forward = s.reshard_after_forward},
                                       .shard_size = s.shard_size,
                                       .replicate_size = s.replicate_size,
+                                      .shards = s.on(),
                                       .context_size = c.context_parallel_size,
+                                      .expert_size = c.expert_parallel_size,
                                       .file_of_each = s.file_of_each},
                                      world, device);
 }

@@ -51,7 +51,8 @@ struct Plugin {
         "plugin", .keys = {"hatchery"}, .acts_by_name = true},
     {.package = "lm_eval", .class_name = "LMEvalPlugin", .reason = "no benchmark is run: give lm_eval the output_dir afterwards", .keys = {
         "lm_eval_"}},
-    {.package = "expert_parallel", .class_name = "ExpertParallelPlugin", .reason = "every rank computes all experts", .keys = {
+    {.package = "expert_parallel", .class_name = "ExpertParallelPlugin", .reason = "expert_parallel_size alone divides experts "
+        "among ranks, over the ranks' own connections, and drops no token", .keys = {
         "expert_parallel_backend", "expert_parallel_num_nvl_bytes", "expert_parallel_num_rdma_bytes", "expert_parallel_token_capacity",
         "expert_parallel_fallback_on_unsupported"}},
   };

@@ -8,6 +8,7 @@
 //
 // Errors: [rlalgo.config.37] what is not done with sharded weights is asked for (usage); [.38] the ranks have different
 // versions, settings or inputs; [.39] ddp_timeout below 1 (usage); [.40] context_parallel_size does not divide the ranks (usage);
+// [.60] expert_parallel_size does not fit the ranks (usage);
 // [.41] dp_shard_size, dp_replicate_size and
 // context_parallel_size do not make the number of ranks (usage).
 #pragma once
@@ -40,6 +41,16 @@ namespace detail {
                      .found = std::to_string(c.context_parallel_size),
                      .expected = expected,
                      .where = c.place("context_parallel_size"),
+                     .remedy = remedy});
+}
+
+[[noreturn]] inline void refuse_expert_groups(const RunConfig& c, const std::string& expected,
+                                              const std::string& remedy) {
+  core::raise_usage("config", 60,
+                    {.what = "expert_parallel_size does not fit",
+                     .found = std::to_string(c.expert_parallel_size),
+                     .expected = expected,
+                     .where = c.place("expert_parallel_size"),
                      .remedy = remedy});
 }
 
@@ -81,15 +92,22 @@ inline void check_sharding(const RunConfig& c, int ranks, std::vector<std::strin
                                 std::to_string(ranks) + " ranks",
                        .where = c.place(s.shard_size ? "dp_shard_size" : "dp_replicate_size")});
   }
-  if (!s.on()) return;
-  if (ranks == 1) {
-    warnings.push_back(s.key + " has no effect: one rank holds everything");
-    return;
-  }
+  if (s.on() && ranks == 1) warnings.push_back(s.key + " has no effect: one rank holds everything");
+  if (ranks == 1 || !c.divides_model()) return;
+  const std::int64_t experts = c.expert_parallel_size, holders = s.on() ? shards * c.context_parallel_size : 1;
+  if (ranks % experts != 0)
+    detail::refuse_expert_groups(
+        c, "a divisor of " + std::to_string(ranks) + ", the number of ranks",
+        "start a multiple of expert_parallel_size ranks: each group of so many shares the experts");
+  if (std::max(experts, holders) % std::min(experts, holders) != 0)
+    detail::refuse_expert_groups(
+        c, "a divisor or a multiple of " + std::to_string(holders) + ", the ranks that share the other weights",
+        "set dp_shard_size to a divisor or a multiple of expert_parallel_size");
   const auto refuse = [&](const std::string& what, const std::string& key, const std::string& remedy) {
     core::raise_usage("config", 37,
                       {.what = what + " (" + key + ") is not done with sharded weights",
-                       .found = s.layout.value_or("") + ", " + std::to_string(ranks) + " ranks",
+                       .found = (experts > 1 ? "expert_parallel_size: " + std::to_string(experts) + ", " : "") +
+                                (s.on() ? s.layout.value_or("") + ", " : "") + std::to_string(ranks) + " ranks",
                        .where = c.place(key),
                        .remedy = remedy});
   };
@@ -100,11 +118,14 @@ inline void check_sharding(const RunConfig& c, int ranks, std::vector<std::strin
       rule == UpdateRule::adafactor || rule == UpdateRule::muon)
     refuse("optimizer: " + c.optimizer, "optimizer",
            "its updates are of whole matrices: take adamw_torch_fused or lion, or no shards");
-  if (s.weights() && c.quantisation())
+  const bool parted = s.weights() || experts > 1;
+  if (parted && c.quantisation())
     refuse("a base in 4 or 8 bits", c.bnb.load_in_4bit ? "load_in_4bit" : "load_in_8bit",
-           "each rank holds its own copy of such a base: take stage 1 or 2, or no shards");
-  if (s.weights() && !is_preference(c) && c.trl.serves())
-    refuse("a generation server in this process", "nemo_gym_multi_turn", "deepspeed stage 2, or no shards");
+           experts > 1 ? "each rank holds its own copy of such a base: remove expert_parallel_size"
+                       : "each rank holds its own copy of such a base: take stage 1 or 2, or no shards");
+  if (parted && !is_preference(c) && c.trl.serves())
+    refuse("a generation server in this process", "nemo_gym_multi_turn",
+           experts > 1 ? "set trl.use_vllm, or remove expert_parallel_size" : "deepspeed stage 2, or no shards");
 }
 
 // The ranks of a run: those that it was given, or one.
@@ -120,6 +141,11 @@ inline void form_groups(const RunConfig& c, distributed::World& world) {
         world.size() == 1 ? "1 on one rank" : "a divisor of " + std::to_string(world.size()) + ", the number of ranks",
         "start the run with `rlalgo train CONFIG --nproc-per-node " + std::to_string(c.context_parallel_size) +
             "` (or a multiple), or set context_parallel_size: 1");
+  if (c.expert_parallel_size > 1 && world.size() == 1)
+    detail::refuse_expert_groups(c, "1 on one rank",
+                                 "start the run with `rlalgo train CONFIG --nproc-per-node " +
+                                     std::to_string(c.expert_parallel_size) +
+                                     "` (or a multiple), or remove expert_parallel_size");
   world.set_context_size(static_cast<int>(c.context_parallel_size));
 }
 

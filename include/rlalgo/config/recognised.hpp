@@ -44,7 +44,6 @@ struct Reason {
     {"gptq model_quantization_config model_quantization_config_kwargs fp8 qat quantization", quantized},
     {"tensor_parallel_size", "no layer is split: context_parallel_size shares long rows among ranks; see docs/distributed.md",
         "tensor_parallel", "", false},
-    {"expert_parallel_size", "every rank computes all experts: fsdp_config divides their weights among ranks", "expert_parallel", "", false},
     {"base_model_config", "config.json is read from base_model; put the wanted one there"},
     {"model_config overrides_of_model_config", "edit config.json in the model's directory instead", "model_overrides"},
     {"model_kwargs overrides_of_model_kwargs", "no load options are passed on", "model_kwargs"},

@@ -51,6 +51,9 @@ struct RunConfig : ModelConfig, DataConfig, TrainingConfig, OutputConfig {
 
   ShardingConfig sharding;  // fsdp, fsdp_config, deepspeed, dp_shard_size, dp_replicate_size
 
+  // Whether a rank may hold a part of the weights, gradients or optimizer states.
+  [[nodiscard]] bool divides_model() const { return sharding.on() || expert_parallel_size > 1; }
+
   TrlConfig trl;
   PreferenceConfig preference;  // rl: dpo, ipo, kto, orpo, simpo, cpo
   EbftConfig ebft;              // rl: ebft

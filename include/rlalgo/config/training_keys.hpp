@@ -54,6 +54,7 @@ struct TrainingConfig {
   std::optional<std::int64_t> ddp_timeout;
   std::int64_t context_parallel_size = 1;
   std::optional<std::string> ring_attn_func;
+  std::int64_t expert_parallel_size = 1;
 };
 
 // clang-format off
@@ -111,6 +112,8 @@ struct TrainingConfig {
         "([distributed](distributed.md#rows-that-are-shared-context-parallel))").free(resume::ranks),
     key("ring_attn_func", t.ring_attn_func, "how they do").one_of({"batch_ring", "batch_zigzag", "batch_stripe", "varlen_llama3"})
         .free(resume::ranks),
+    key("expert_parallel_size", t.expert_parallel_size, "ranks that divide the experts of every layer among them "
+        "([distributed](distributed.md#experts-that-are-shared-expert-parallel))").within(count(1)).free(resume::layout),
   };
 }
 

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/tensor/tensor.hpp>
@@ -39,7 +40,9 @@ class FlatUnit {
 
   // `entries`: tensors of one dtype whose memory is whole and nobody else's. Takes over this rank's shard; if `resident`, the
   // tensors lie in one whole from here on, and the shard is a part of it, else their memory is gone.
-  FlatUnit(std::vector<Entry> entries, int rank, int ranks, bool resident);
+  // `owners`: instead of equal shards, the rank that has each entry, ascending: tensors lie whole in the shards of their ranks, and
+  // those of this rank in its own where no whole is.
+  FlatUnit(std::vector<Entry> entries, int rank, int ranks, bool resident, std::vector<int> owners = {});
 
   [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
   [[nodiscard]] bool trained() const { return trained_; }
@@ -59,21 +62,36 @@ class FlatUnit {
 
   // The tensors lie in `whole` [elements] from now on.
   void place(Tensor whole);
-  // They lie nowhere; returns where they lay.
+  // They lie nowhere, or in this rank's shard; returns where they lay.
   Tensor clear();
   // Copies what a tensor holds into this rank's shard.
   void keep();
 
   // Their gradients in the unit's layout, 0 where there is none, into `flat` [elements]; drops them.
   void take_gradients(const Tensor& flat);
+  // The same of this rank's shard, into `shard`, of any dtype; with `owners`.
+  void take_own_gradients(const Tensor& shard);
 
  private:
   std::vector<Entry> entries_;
   int rank_;
-  bool trained_, resident_;
+  bool trained_, resident_, owned_;
   c10::ScalarType dtype_;
   std::int64_t shard_ = 0, elements_ = 0;
   Tensor own_, whole_;
+};
+
+// Memory for units that are whole for a while, used over and over.
+class FlatMemory {
+ public:
+  [[nodiscard]] Tensor take(const FlatUnit& unit);  // room for all of it
+  void give(Tensor flat) {
+    if (flat.defined()) free_.push_back(std::move(flat));
+  }
+  void drop() { free_.clear(); }
+
+ private:
+  std::vector<Tensor> free_;
 };
 
 }  // namespace rlalgo::distributed

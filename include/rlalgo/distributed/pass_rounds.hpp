@@ -6,7 +6,7 @@
 //   settle()      before this rank meets the others elsewhere: helps until nobody has a pass to do
 //   begin_fetch() no pass: this rank alone fetches weights, and the others serve it (Member::serve_fetch)
 //
-// What is chosen is the pass of the first rank that has one, so all know it alike. One exchange of 40 bytes a rank each.
+// What is chosen is the pass of the first rank that has one, so all know it alike. One exchange of 64 bytes a rank each.
 // A member's state follows the rounds, and so is the same on all ranks; ranks that gave up what was under way
 // (World::give_up) begin from nothing (Member::reset).
 #pragma once
@@ -44,6 +44,7 @@ class PassRounds {
   explicit PassRounds(std::shared_ptr<Team> team) : team_(std::move(team)), order_(team_->order()) {}
 
   [[nodiscard]] Team& team() const { return *team_; }
+  [[nodiscard]] const std::shared_ptr<Team>& shared_team() const { return team_; }
 
   // Members join in the same order on all ranks, and leave when they like: no pass of theirs follows.
   [[nodiscard]] std::int64_t join(Member& member) {

@@ -1,6 +1,7 @@
 // A decoder whose weights, gradients and optimizer states are sharded over the ranks of a team (ZeRO, FSDP).
 //
 //   stage                         weights          gradients                         optimizer
+//   none                          whole            summed once a step                whole
 //   optimizer_states  (ZeRO 1)    whole            summed into shards once a step    shards
 //   gradients         (ZeRO 2)    whole            … behind every backward pass      shards
 //   weights  (ZeRO 3, FSDP)       shards; a layer  … behind every layer              shards
@@ -11,6 +12,10 @@
 // used again when it is done; gradients of layer i are on their way while i − 1 is differentiated. What lies outside of the
 // layers is whole from a pass's begin to the end of the backward pass. The optimizer updates parameters(), the parts of trained
 // tensors in this rank's shards; a tensor may be in several, or in none of this one.
+//
+// Experts (expert_group.hpp) may be divided apart from all that: a rank of an expert team holds some of every layer's, whole, with their
+// gradients and optimizer states, and passes bring it the rows of their tokens. Gradients of an expert come from all ranks of the team
+// with these rows, and are summed over the ranks that hold it.
 //
 // Sums are added in the order of the ranks, in float32 (float64 for float64): the same number of ranks repeats itself to the bit.
 // All ranks of the team take part in every pass (pass_rounds.hpp). What one rank alone writes or sends it fetches, one
@@ -24,10 +29,12 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/distributed/expert_group.hpp>
 #include <rlalgo/distributed/flat_unit.hpp>
 #include <rlalgo/distributed/pass_rounds.hpp>
 #include <rlalgo/distributed/team.hpp>
@@ -38,24 +45,19 @@
 
 namespace rlalgo::distributed {
 
-enum class ShardStage { optimizer_states = 1, gradients = 2, weights = 3 };
+enum class ShardStage { none = 0, optimizer_states = 1, gradients = 2, weights = 3 };
 
 struct ShardConfig {
   ShardStage stage = ShardStage::weights;
   bool reshard_after_forward = true;  // of stage `weights`: else layers stay whole until their backward pass
 };
 
-// Memory for gathered layers, used over and over.
-class FlatMemory {
- public:
-  [[nodiscard]] Tensor take(const FlatUnit& unit);  // room for all of it
-  void give(Tensor flat) {
-    if (flat.defined()) free_.push_back(std::move(flat));
-  }
-  void drop() { free_.clear(); }
-
- private:
-  std::vector<Tensor> free_;
+// The ranks that hold a model, this one among them.
+struct ShardTeams {
+  std::shared_ptr<PassRounds> rounds = {};           // those whose passes go together: all of shards and of experts
+  std::shared_ptr<Team> shards = {}, replicas = {};  // the shards of one copy; those that hold the same shard
+  std::shared_ptr<Team> experts = {},
+                        expert_replicas = {};  // the same of experts; null: they are held as everything else
 };
 
 class ShardedWeights final : public model::LayerGate, public model::WeightLender, public PassRounds::Member {
@@ -63,21 +65,33 @@ class ShardedWeights final : public model::LayerGate, public model::WeightLender
   // Takes the weights of the decoder over, as they are: the same on all ranks. `replicas`: the ranks that hold the same shard
   // (hybrid), or one.
   [[nodiscard]] static std::shared_ptr<ShardedWeights> shard(model::Decoder& decoder, ShardConfig config,
+                                                             ShardTeams teams);
+  // `rounds`' team holds the shards.
+  [[nodiscard]] static std::shared_ptr<ShardedWeights> shard(model::Decoder& decoder, ShardConfig config,
                                                              std::shared_ptr<PassRounds> rounds,
                                                              std::shared_ptr<Team> replicas);
   RLALGO_INLINE ~ShardedWeights() override;
 
   [[nodiscard]] const ShardConfig& config() const { return config_; }
-  [[nodiscard]] Team& team() const { return rounds_->team(); }
-  [[nodiscard]] Team& replicas() const { return *replicas_; }
-  [[nodiscard]] const std::shared_ptr<PassRounds>& rounds() const { return rounds_; }
+  [[nodiscard]] Team& team() const { return *teams_.shards; }
+  [[nodiscard]] const std::shared_ptr<PassRounds>& rounds() const { return teams_.rounds; }
+  // Null: experts are held as everything else.
+  [[nodiscard]] const ExpertGroup* expert_group() const { return experts_.get(); }
 
-  // see(unit), those outside of the layers first.
+  // see(unit), those outside of the layers first; or see(unit, whether this rank is the first of those that hold the same of it).
   template <class See>
   void visit(See&& see) {
     for (Group& group : groups_)
-      for (Held& held : group.held) see(held.unit);
+      for (Held& held : group.held) {
+        if constexpr (std::is_invocable_v<See&, const FlatUnit&, bool>)
+          see(held.unit, replicas_of(group).rank() == 0);
+        else
+          see(held.unit);
+      }
   }
+
+  // Tensors of the decoder that are in no unit: frozen, and whole on every rank.
+  [[nodiscard]] const std::vector<Tensor>& others() const { return others_; }
 
   // What this rank's optimizer updates, sorted by name: flat parts of the trained tensors.
   [[nodiscard]] std::vector<model::Parameter> parameters();
@@ -116,6 +130,11 @@ class ShardedWeights final : public model::LayerGate, public model::WeightLender
   RLALGO_INLINE void acquire(const Visit& visit) override;
   RLALGO_INLINE void release(const Visit& visit) noexcept override;
   RLALGO_INLINE void gradient_ready(std::int64_t layer) override;
+  [[nodiscard]] std::int64_t seat(const model::DecoderWeights& weights) override {
+    return experts_ != nullptr ? experts_->seat(weights) : 0;
+  }
+  [[nodiscard]] std::int64_t number() const override { return experts_ != nullptr ? experts_->number() : 0; }
+  [[nodiscard]] model::ExpertExchange* experts() override { return experts_.get(); }
 
   RLALGO_INLINE void chosen(const Pass& pass) override;
   RLALGO_INLINE void help(const Pass& pass) override;
@@ -136,6 +155,7 @@ class ShardedWeights final : public model::LayerGate, public model::WeightLender
   struct Group {
     std::vector<Held> held;
     bool whole = false, gathering = false, scattering = false;
+    bool experts = false;  // of a layer
   };
 
   // Where a tensor's values lie.
@@ -143,11 +163,27 @@ class ShardedWeights final : public model::LayerGate, public model::WeightLender
     std::size_t group = 0, held = 0, entry = 0;
   };
 
-  ShardedWeights(ShardConfig config, std::shared_ptr<PassRounds> rounds, std::shared_ptr<Team> replicas);
+  ShardedWeights(const model::Decoder& decoder, ShardConfig config, ShardTeams teams);
 
   [[nodiscard]] bool gathers() const { return config_.stage == ShardStage::weights; }
+  // Whether its weights are not whole on every rank; any weights.
+  [[nodiscard]] bool parted(const Group& group) const { return group.experts || gathers(); }
+  [[nodiscard]] bool parted() const { return experts_ != nullptr || gathers(); }
+  // Gradients are sharded once a step.
+  [[nodiscard]] bool sums_late() const { return config_.stage <= ShardStage::optimizer_states; }
+  [[nodiscard]] Team& team_of(const Group& group) const { return group.experts ? *teams_.experts : *teams_.shards; }
+  [[nodiscard]] Team& replicas_of(const Group& group) const {
+    return group.experts ? *teams_.expert_replicas : *teams_.replicas;
+  }
+  // Of a group, in its rank's shards.
+  [[nodiscard]] FlatUnit make_unit(std::vector<FlatUnit::Entry> entries, const Group& group, std::int64_t layer) const;
   [[nodiscard]] Group& layer(std::int64_t i) { return groups_[static_cast<std::size_t>(i) + 1]; }
   [[nodiscard]] Group& outside() { return groups_.front(); }
+  // Layer of a group, or −1.
+  [[nodiscard]] std::int64_t layer_of(std::size_t group) const {
+    const std::int64_t at = static_cast<std::int64_t>(group) - 1;
+    return groups_[group].experts ? at - config_of_model_.layers : at;
+  }
   void take_over(const model::Decoder& decoder);
   void gather(Group& group);
   void arrive(Group& group);
@@ -155,16 +191,16 @@ class ShardedWeights final : public model::LayerGate, public model::WeightLender
   void scatter(Group& group);
   void add_scattered(Group& group);
   void list_places();
-  // The number that the fetcher says to all.
-  std::int64_t heard(int fetcher, std::int64_t said);
   // Its pieces of the weight number `i` go to the fetcher, into `target` there.
   void hand_over(int fetcher, std::int64_t i, const Tensor& target);
 
   ShardConfig config_;
-  std::shared_ptr<PassRounds> rounds_;
-  std::shared_ptr<Team> replicas_;
+  ShardTeams teams_;
+  model::DecoderConfig config_of_model_;
+  std::unique_ptr<ExpertGroup> experts_;  // or null
   std::int64_t member_ = -1;
-  std::vector<Group> groups_;  // what lies outside of the layers, then the layers
+  std::vector<Group> groups_;  // what lies outside of the layers, then the layers, then the experts of each
+  std::vector<Tensor> others_;
   std::vector<double> sums_;
   std::vector<model::Parameter> parameters_;
   FlatMemory memory_;

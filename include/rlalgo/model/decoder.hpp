@@ -71,6 +71,7 @@ class Decoder : public Policy {
 
   bool set_gate(std::shared_ptr<LayerGate> gate) override {
     gate_ = std::move(gate);
+    seat_ = gate_ != nullptr ? gate_->seat(weights_) : 0;
     return true;
   }
   [[nodiscard]] std::shared_ptr<LayerGate> gate() const override { return gate_; }
@@ -219,6 +220,7 @@ class Decoder : public Policy {
   bool embeddings_replaced_ = false;
   const Operations* operations_ = nullptr;  // null: those of the device
   std::shared_ptr<LayerGate> gate_;
+  std::int64_t seat_ = 0;  // at the gate
   ContextSharing context_;
 };
 

@@ -47,6 +47,7 @@ struct LayerContext {
   const DeltaLayout* delta = nullptr;  // of the tokens, where the layer has a gated delta rule
   const DeltaState* given = nullptr;   // what its runs begin with, and what is asked of it: an engine's pass
   DeltaState* after = nullptr;
+  ExpertPlace expert_place = {};  // where the layer has experts
 
   // `sinks` may be undefined: there are none.
   [[nodiscard]] AttentionOutput attend(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& sinks) const {
@@ -317,7 +318,7 @@ template <class Input>
     if (context.load != nullptr) context.load->add(routing);
     if (context.replay != nullptr) context.replay->add(routing);
     const Tensor value = experts_forward(ops, context.spec, w, middle_normed.value, routing, row_drop,
-                                         tape != nullptr ? &tape->experts : nullptr);
+                                         tape != nullptr ? &tape->experts : nullptr, context.expert_place);
     return detail::add_value(context, middle, value, w.mlp_output_norm, branch, branch_scale);
   }
   const auto [gate, up] = detail::gate_up(context, w, middle_normed.value, row_drop);
@@ -360,7 +361,7 @@ template <class Input>
   if (context.spec.experts.count > 0) {
     const Tensor grad_branch = context.branch_backward(grad, tape.mlp_branch, w.mlp_output_norm, tape.mlp_branch_scale);
     leave_mlp(experts_backward(ops, context.spec, w, read_by_mlp(), std::move(tape.experts), grad_branch, row_drop,
-                               context.load != nullptr ? context.load->gradient() : Tensor()));
+                               context.load != nullptr ? context.load->gradient() : Tensor(), context.expert_place));
   } else {
     Tensor active;
     if (wants_input(w.down_proj)) {

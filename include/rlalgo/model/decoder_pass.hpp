@@ -45,6 +45,7 @@ class DecoderPass {
     std::shared_ptr<RouterReplay> replay = {};  // or null
     bool graph = false;                         // a backward pass follows
     bool checkpointed = false;                  // …, which computes the layers again
+    std::int64_t seat = 0;                      // of the weights, at the gate
   };
 
   // Holds handles to the weights: a backward pass may outlive the decoder. `frequencies`: rope_frequencies() of each rotation.
@@ -88,7 +89,8 @@ class DecoderPass {
   Tensor ids_;                              // [T]
   std::vector<std::int64_t> first_expert_;  // of each layer, among the experts that a token passes in all of them
   std::vector<LayerTape> tapes_;
-  Tensor last_, scale_;  // input of the final norm [S, H], its scale [S]
+  Tensor last_, scale_;      // input of the final norm [S, H], its scale [S]
+  std::int64_t number_ = 0;  // of the forward pass, at the gate
   bool used_ = false;
 };
 

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include <rlalgo/model/expert_adapter.hpp>
+#include <rlalgo/model/expert_exchange.hpp>
 #include <rlalgo/model/layer_spec.hpp>
 #include <rlalgo/model/linear.hpp>
 #include <rlalgo/model/operations.hpp>
@@ -92,21 +93,26 @@ struct ExpertGroups {
   return out;
 }
 
+// What the backward pass needs of the experts' products.
+struct ExpertRowsTape {
+  Tensor gate{}, up{};  // [P, I] each
+};
+
 // What the backward pass of experts needs.
 struct ExpertTape {
   Routing routing{};
   ExpertGroups groups{};
-  Tensor gate{}, up{};                                   // [P, I] each
+  ExpertRowsTape rows{};                                 // where the experts are here
   Tensor shared_gate{}, shared_up{}, shared_strength{};  // [S, I'], [S, I'], σ [S, 1]
 };
 
 namespace detail {
 
-// f(expert, first place, places) for every expert that has any.
+// f(expert, first place, places) for every expert that has any; `begin` is that of experts `first`, first + 1, ….
 template <class F>
-void each_group(const ExpertGroups& groups, F&& f) {
-  for (std::size_t e = 0; e + 1 < groups.begin.size(); ++e)
-    if (const std::int64_t n = groups.begin[e + 1] - groups.begin[e]; n > 0) f(e, groups.begin[e], n);
+void each_group(const std::vector<std::int64_t>& begin, std::size_t first, F&& f) {
+  for (std::size_t e = 0; e + 1 < begin.size(); ++e)
+    if (const std::int64_t n = begin[e + 1] - begin[e]; n > 0) f(first + e, begin[e], n);
 }
 
 // act(gate) · up; in the place of gate where nothing is kept.
@@ -158,9 +164,9 @@ struct Gates {
 }
 
 // A weight that is trained has a gradient even where no token has passed it: an optimizer treats all experts alike.
-inline void touch_gradients(const LayerWeights& w) {
-  for (const GatedParts<Linear>& expert : w.experts)
-    for (const Linear* map : {&expert.gate_proj, &expert.up_proj, &expert.down_proj})
+inline void touch_gradients(const LayerWeights& w, std::size_t first, std::size_t count) {
+  for (std::size_t i = first; i < first + count; ++i)
+    for (const Linear* map : {&w.experts[i].gate_proj, &w.experts[i].up_proj, &w.experts[i].down_proj})
       for (const Tensor* weight : {&map->weight, &map->bias}) (void)gradient_buffer(*weight);
   for (const Lora* lora : {&w.all_gate_up.lora, &w.all_down.lora})
     for (const Tensor* weight : {&lora->a, &lora->b}) (void)gradient_buffer(*weight);
@@ -168,28 +174,85 @@ inline void touch_gradients(const LayerWeights& w) {
 
 }  // namespace detail
 
-// `routing` is that of x. `tape` may be null: nothing is kept then.
-[[nodiscard]] inline Tensor experts_forward(const Operations& ops, const LayerSpec& spec, const LayerWeights& w,
-                                            const Tensor& x, const Routing& routing, const DropoutDraw& drop,
-                                            ExpertTape* tape) {
+// What experts give for rows [P, H] that are sorted by expert: those of expert first + i are begin[i] … begin[i + 1]. `tape` may be
+// null: nothing is kept then.
+[[nodiscard]] inline Tensor expert_rows_forward(const Operations& ops, const LayerSpec& spec, const LayerWeights& w,
+                                                const Tensor& rows, const std::vector<std::int64_t>& begin,
+                                                const DropoutDraw& drop, ExpertRowsTape* tape, std::size_t first = 0) {
   const ExpertSpec& e = spec.experts;
-  const ExpertGroups groups = group_by_expert(routing.experts, e.count);
-  const Tensor rows = ops.rows(x, groups.token);  // [P, H]
-  const Tensor gate = tensor::empty({rows.size(0), e.width}, x.options()), up = tensor::empty_like(gate);
+  const Tensor gate = tensor::empty({rows.size(0), e.width}, rows.options()), up = tensor::empty_like(gate);
   const AdaptedExperts experts(e, w);
-  detail::each_group(groups, [&](std::size_t i, std::int64_t begin, std::int64_t n) {
-    const Tensor mine = rows.narrow(0, begin, n);
-    gate.narrow(0, begin, n).copy_(linear(mine, experts.gate(i), drop));
-    up.narrow(0, begin, n).copy_(linear(mine, experts.up(i), drop));
+  detail::each_group(begin, first, [&](std::size_t i, std::int64_t at, std::int64_t n) {
+    const Tensor mine = rows.narrow(0, at, n);
+    gate.narrow(0, at, n).copy_(linear(mine, experts.gate(i), drop));
+    up.narrow(0, at, n).copy_(linear(mine, experts.up(i), drop));
   });
   const detail::Gates gates = detail::clamped(e, gate, up);
   const Tensor active = detail::gated_product(ops, spec.activation, gates.gate, gates.up, tape != nullptr);
   const Tensor given = tensor::empty_like(rows);  // [P, H]
-  detail::each_group(groups, [&](std::size_t i, std::int64_t begin, std::int64_t n) {
-    given.narrow(0, begin, n).copy_(linear(active.narrow(0, begin, n), experts.down(i), drop));
+  detail::each_group(begin, first, [&](std::size_t i, std::int64_t at, std::int64_t n) {
+    given.narrow(0, at, n).copy_(linear(active.narrow(0, at, n), experts.down(i), drop));
   });
+  if (tape != nullptr) *tape = {gate, up};
+  return given;
+}
+
+// Adds the gradients of those experts' weights. `rows()` is asked for the rows once the gradient of their results is used up; `grad` [P, H]
+// is ∂y of each row's token, `weight` [P, 1] its c.
+template <class Rows>
+[[nodiscard]] ExpertExchange::Gradient expert_rows_backward(const Operations& ops, const LayerSpec& spec,
+                                                            const LayerWeights& w, const Rows& rows,
+                                                            const std::vector<std::int64_t>& begin,
+                                                            const ExpertRowsTape& tape, Tensor grad,
+                                                            const Tensor& weight, const DropoutDraw& drop,
+                                                            std::size_t first = 0) {
+  const ExpertSpec& e = spec.experts;
+  const at::ScalarType type = grad.scalar_type();
+  const AdaptedExperts experts(e, w);
+  detail::Gates gates = detail::clamped(e, tape.gate, tape.up);
+  Tensor active = detail::gated_product(ops, spec.activation, gates.gate, gates.up, true);
+  Tensor weighted = active.mul(weight).to(type), given = tensor::empty_like(active);  // [P, I]
+  const Tensor along = tensor::zeros({grad.size(0)}, weight.options());               // [P] b·∂y
+  detail::each_group(begin, first, [&](std::size_t i, std::int64_t at, std::int64_t n) {
+    const auto mine = [&](const Tensor& x) { return x.narrow(0, at, n); };
+    mine(given).copy_(
+        detail::down_backward(experts.down(i), mine(grad), mine(weighted), mine(weight), mine(along), drop));
+  });
+  Tensor grad_weights = given.to(weight.scalar_type()).mul(active).sum(1).add_(along);
+  ops.gated_backward(spec.activation, given.mul(weight).to(type), gates.gate, gates.up);
+  gates = detail::clamped_backward(e, tape.gate, tape.up, std::move(gates));
+  active = weighted = given = grad = Tensor();
+  const Tensor seen = rows();
+  Tensor grad_rows = tensor::empty_like(seen);
+  detail::each_group(begin, first, [&](std::size_t i, std::int64_t at, std::int64_t n) {
+    const Tensor mine = seen.narrow(0, at, n);
+    Tensor grad_mine = linear_backward(experts.up(i), gates.up.narrow(0, at, n), mine, {}, drop);
+    grad_mine = linear_backward(experts.gate(i), gates.gate.narrow(0, at, n), mine, grad_mine, drop);
+    grad_rows.narrow(0, at, n).copy_(grad_mine);
+  });
+  detail::touch_gradients(w, first, begin.size() - 1);
+  return {std::move(grad_rows), std::move(grad_weights)};
+}
+
+// Where a layer's experts are: here, unless there is an exchange.
+struct ExpertPlace {
+  ExpertExchange* exchange = nullptr;
+  std::int64_t layer = 0;
+};
+
+// `routing` is that of x. `tape` may be null: nothing is kept then.
+[[nodiscard]] inline Tensor experts_forward(const Operations& ops, const LayerSpec& spec, const LayerWeights& w,
+                                            const Tensor& x, const Routing& routing, const DropoutDraw& drop,
+                                            ExpertTape* tape, const ExpertPlace& place = {}) {
+  const ExpertSpec& e = spec.experts;
+  const ExpertGroups groups = group_by_expert(routing.experts, e.count);
+  const Tensor rows = ops.rows(x, groups.token);  // [P, H]
+  ExpertRowsTape kept;
+  const Tensor given = place.exchange != nullptr ? place.exchange->forward(place.layer, rows, groups.begin)
+                                                 : expert_rows_forward(ops, spec, w, rows, groups.begin, drop,
+                                                                       tape != nullptr ? &kept : nullptr);
   Tensor y = detail::add_pairs(given, groups, e.chosen, routing.weights);
-  if (tape != nullptr) *tape = {.routing = routing, .groups = groups, .gate = gate, .up = up};
+  if (tape != nullptr) *tape = {.routing = routing, .groups = groups, .rows = std::move(kept)};
   if (e.shared_width == 0) return y;
   const Tensor shared_gate = linear(x, w.shared.gate_proj, drop).contiguous();
   const Tensor shared_up = linear(x, w.shared.up_proj, drop).contiguous();
@@ -238,36 +301,20 @@ namespace detail {
 // Adds the gradients of the weights and returns ∂x [S, H], for ∂y `grad` [S, H] and the x that the forward pass had.
 [[nodiscard]] inline Tensor experts_backward(const Operations& ops, const LayerSpec& spec, const LayerWeights& w,
                                              const Tensor& x, ExpertTape tape, const Tensor& grad,
-                                             const DropoutDraw& drop, const Tensor& grad_probabilities = {}) {
+                                             const DropoutDraw& drop, const Tensor& grad_probabilities = {},
+                                             const ExpertPlace& place = {}) {
   const ExpertSpec& e = spec.experts;
   const ExpertGroups& groups = tape.groups;
   const at::ScalarType type = x.scalar_type();
-  const Tensor grad_rows = ops.rows(grad, groups.token);  // [P, H]
-  const AdaptedExperts experts(e, w);
-  detail::Gates gates = detail::clamped(e, tape.gate, tape.up);
-  Tensor active = detail::gated_product(ops, spec.activation, gates.gate, gates.up, true);
   const Tensor weight = tape.routing.weights.view({-1}).index_select(0, groups.pair).unsqueeze(1);  // [P, 1]
-  Tensor weighted = active.mul(weight).to(type), given = tensor::empty_like(active);                // [P, I]
-  const Tensor along = tensor::zeros({grad_rows.size(0)}, weight.options());                        // [P] b·∂y
-  detail::each_group(groups, [&](std::size_t i, std::int64_t begin, std::int64_t n) {
-    const auto mine = [&](const Tensor& x) { return x.narrow(0, begin, n); };
-    mine(given).copy_(
-        detail::down_backward(experts.down(i), mine(grad_rows), mine(weighted), mine(weight), mine(along), drop));
-  });
-  const Tensor grad_weights =
-      given.to(weight.scalar_type()).mul(active).sum(1).add_(along).index_select(0, groups.place).view({-1, e.chosen});
-  ops.gated_backward(spec.activation, given.mul(weight).to(type), gates.gate, gates.up);
-  gates = detail::clamped_backward(e, tape.gate, tape.up, std::move(gates));
-  active = weighted = given = Tensor();
-  const Tensor rows = ops.rows(x, groups.token), grad_pairs = tensor::empty_like(rows);
-  detail::each_group(groups, [&](std::size_t i, std::int64_t begin, std::int64_t n) {
-    const Tensor mine = rows.narrow(0, begin, n);
-    Tensor grad_mine = linear_backward(experts.up(i), gates.up.narrow(0, begin, n), mine, {}, drop);
-    grad_mine = linear_backward(experts.gate(i), gates.gate.narrow(0, begin, n), mine, grad_mine, drop);
-    grad_pairs.narrow(0, begin, n).copy_(grad_mine);
-  });
-  detail::touch_gradients(w);
-  Tensor grad_x = detail::add_pairs(grad_pairs, groups, e.chosen);
+  const auto rows = [&](const Tensor& of) { return ops.rows(of, groups.token); };                   // [P, H]
+  const ExpertExchange::Gradient gradient =
+      place.exchange != nullptr
+          ? place.exchange->backward(place.layer, rows(grad), weight)
+          : expert_rows_backward(
+                ops, spec, w, [&] { return rows(x); }, groups.begin, tape.rows, rows(grad), weight, drop);
+  const Tensor grad_weights = gradient.weights.index_select(0, groups.place).view({-1, e.chosen});
+  Tensor grad_x = detail::add_pairs(gradient.rows, groups, e.chosen);
   const Tensor grad_logits = detail::route_backward(e, tape.routing, grad_weights, grad_probabilities).to(type);
   grad_x = linear_backward(w.router, grad_logits, x, std::move(grad_x));
   if (e.shared_width == 0) return grad_x;

@@ -17,6 +17,9 @@
 
 namespace rlalgo::model {
 
+class ExpertExchange;
+struct DecoderWeights;
+
 class LayerGate {
  public:
   enum class Phase { forward, backward };
@@ -31,6 +34,9 @@ class LayerGate {
     Phase phase = Phase::forward;
     std::int64_t layers = 0;  // those that it runs, from the first on
     bool graph = false;       // a backward pass may follow, or this is it
+    bool recomputed = false;  // …, which computes every layer again
+    std::int64_t seat = 0;    // of the weights that it computes with: seat()
+    std::int64_t number = 0;  // of a backward pass: number() of its forward pass
     friend bool operator==(const Pass&, const Pass&) = default;
   };
 
@@ -49,6 +55,13 @@ class LayerGate {
   virtual void release(const Visit& visit) noexcept = 0;
   // This pass has added its share to the gradients of all weights of the layer, trained or not, and adds no more.
   virtual void gradient_ready(std::int64_t layer) = 0;
+
+  // Which of the decoders over one set of weights has these: with an adapter, without it, with a copy of it.
+  [[nodiscard]] virtual std::int64_t seat(const DecoderWeights& /*weights*/) { return 0; }
+  // Of the pass that was begun last.
+  [[nodiscard]] virtual std::int64_t number() const { return 0; }
+  // Null: all experts are here.
+  [[nodiscard]] virtual ExpertExchange* experts() { return nullptr; }
 };
 
 // Acquires for a scope. `gate` may be null.

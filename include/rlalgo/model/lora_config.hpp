@@ -9,12 +9,16 @@
 //
 // Source: PEFT 0.19 and 0.21 (tuners/tuners_utils.py, check_target_module_exists; utils/other.py, get_pattern_key,
 // _set_trainable). What a whole component of a module to save names is never a target.
-// Departure: an entry that names nothing is an error; PEFT trains without it in silence.
+// Of a model whose experts PEFT knows as parameters of all of a layer (Qwen3-MoE, Qwen3-Next, Mixtral), the names of an expert's maps in
+// the target list stand for those, as in PEFT (utils/transformers_weight_conversion.py): gate_proj and up_proj together for gate_up_proj with
+// twice the rank and alpha, down_proj for down_proj, and for no map of a shared expert or of a layer without experts.
+// Departures: an entry that names nothing is an error; PEFT trains without it in silence. A path, a pattern or a router's name that PEFT
+// would take for all experts, or for a parameter of the router, is an error.
 //
 // Errors (usage): [rlalgo.model.23] a target or module to save that does not exist; [.24] a setting out of range; [.25]
 // a target that is no linear map; [.26] see detail/module_pattern.hpp; [.36] a module to save that PEFT cannot have a copy
 // of: the list of layers, an attention, one that gets the adapter, one inside another; [.40] experts or their router are to
-// carry an adapter by the names of modules; [.43] a setting that PEFT does not have for the parameters of experts.
+// carry an adapter by a path or a pattern, or one half of gate_up_proj is; [.43] a setting that PEFT does not have for the parameters of experts.
 #pragma once
 
 #include <cstdint>
@@ -59,8 +63,14 @@ struct LoraConfig {
   LoraInit init = LoraInit::standard;
 };
 
-// `config` with the names of all linear maps but lm_head among its targets, where it asks for every one of them.
-[[nodiscard]] LoraConfig with_every_linear(LoraConfig config, const std::vector<std::string>& linears);
+// `config` with the names of all linear maps but lm_head among its targets, where it asks for every one of them; those of `modules`, too,
+// that PEFT takes for experts.
+[[nodiscard]] LoraConfig with_every_linear(LoraConfig config, const std::vector<std::string>& linears,
+                                           const std::vector<std::string>& modules);
+
+// `config` with the parameters of all experts in the place of their maps' names, where PEFT does so.
+[[nodiscard]] LoraConfig with_expert_parameters(LoraConfig config, const std::vector<std::string>& linears,
+                                                const std::vector<std::string>& modules);
 
 // Rank and scale of one module.
 struct LoraShape {

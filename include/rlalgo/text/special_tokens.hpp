@@ -107,10 +107,11 @@ struct SpecialTokens {
     return object;
   }
 
- private:
+  // Roles that every class has.
   static constexpr std::array<const char*, 7> standard_roles = {"bos_token", "eos_token", "unk_token", "sep_token",
                                                                 "pad_token", "cls_token", "mask_token"};
 
+ private:
   // add_bos_token and its kin are no roles: their values are neither texts nor tokens.
   static void take_roles(const Json& from, Declared& out) {
     if (!from.is_object()) return;

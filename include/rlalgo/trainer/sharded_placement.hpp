@@ -31,7 +31,7 @@ class ShardedPlacement final : public Placement {
   RLALGO_INLINE void require_same_start() override;
   [[nodiscard]] RLALGO_INLINE double reduce_gradients(double max_norm, double factor = 1.0) override;
   void updated() override { weights_->updated(); }
-  // shards: transfers of the team; shards_wait: of it, what this rank had to wait for.
+  // shards: transfers of the team; shards_wait: of it, what this rank had to wait for. experts, experts_wait: the same of experts' rows.
   [[nodiscard]] RLALGO_INLINE std::vector<std::pair<std::string, double>> seconds() override;
   RLALGO_INLINE void load_weights(const std::filesystem::path& directory) override;
   [[nodiscard]] bool saves_together() const override { return true; }
@@ -43,12 +43,12 @@ class ShardedPlacement final : public Placement {
       const std::filesystem::path& directory, const State& own) override;
 
  private:
-  // What of each parameter is this rank's.
-  [[nodiscard]] ParameterRanges parts();
+  // What of each parameter is this rank's; `first_only`: where it is the first rank that holds it.
+  [[nodiscard]] ParameterRanges parts(bool first_only = false);
 
   std::shared_ptr<distributed::ShardedWeights> weights_;
   std::shared_ptr<distributed::World> world_;
-  double busy_ = 0.0, waited_ = 0.0;  // at the last call of seconds()
+  double busy_ = 0.0, waited_ = 0.0, expert_busy_ = 0.0, expert_waited_ = 0.0;  // at the last call of seconds()
 };
 
 }  // namespace rlalgo::trainer

@@ -90,7 +90,10 @@ class RunModel {
   }
   [[nodiscard]] std::string judged_bits() const {
     std::optional<assembly::ShardedBase> sharded;
-    if (config_.sharding.weights() && config_.world != nullptr)
+    if (config_.world != nullptr && config_.expert_parallel_size > 1)
+      sharded = {"expert_parallel_size: " + std::to_string(config_.expert_parallel_size),
+                 config_.place("expert_parallel_size"), "remove expert_parallel_size"};
+    else if (config_.world != nullptr && config_.sharding.weights())
       sharded = {config_.sharding.layout.value_or(""), config_.place(config_.sharding.key)};
     return assembly::judge_bits(*text.decoder, config_.place("base_model"), sharded);
   }

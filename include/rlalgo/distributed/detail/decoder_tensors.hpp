@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -21,6 +22,15 @@ using tensor::Tensor;
 inline std::size_t group_of(const std::string& name) {
   static const std::string prefix = "model.layers.";
   return name.starts_with(prefix) ? std::stoul(name.substr(prefix.size())) + 1 : 0;
+}
+
+// Number of the expert whose weight has such a name; none: of something else.
+inline std::optional<std::int64_t> expert_of(const std::string& name) {
+  static const std::string mark = ".experts.";
+  const std::size_t found = name.find(mark);
+  if (found == std::string::npos || name[found + mark.size()] < '0' || name[found + mark.size()] > '9')
+    return std::nullopt;
+  return std::stoll(name.substr(found + mark.size()));
 }
 
 // Sum and absolute sum, a little at a time.

@@ -46,16 +46,19 @@ inline void set_memory(const Tensor& value, const Tensor& memory) {
 
 }  // namespace detail
 
-RLALGO_INLINE FlatUnit::FlatUnit(std::vector<Entry> entries, int rank, int ranks, bool resident)
+RLALGO_INLINE FlatUnit::FlatUnit(std::vector<Entry> entries, int rank, int ranks, bool resident,
+                                 std::vector<int> owners)
     : entries_(std::move(entries)),
       rank_(rank),
       trained_(entries_.front().value.requires_grad()),
       resident_(resident),
+      owned_(!owners.empty()),
       dtype_(entries_.front().value.scalar_type()) {
   const auto step = static_cast<std::int64_t>(64 / c10::elementSize(dtype_));
   const auto rounded = [&](std::int64_t count) { return (count + step - 1) / step * step; };
-  std::int64_t end = 0;
-  for (Entry& entry : entries_) {
+  std::vector<std::int64_t> ends(owned_ ? static_cast<std::size_t>(ranks) : 1, 0);
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    Entry& entry = entries_[i];
     const Tensor& value = entry.value;
     if (!value.is_contiguous()) detail::raise_not_flat(entry.name, "gaps");
     if (value.storage_offset() != 0 || value.storage().nbytes() != value.nbytes())
@@ -63,10 +66,13 @@ RLALGO_INLINE FlatUnit::FlatUnit(std::vector<Entry> entries, int rank, int ranks
     if (value.scalar_type() != dtype_ || value.requires_grad() != trained_ ||
         value.device() != entries_.front().value.device())
       detail::raise_not_flat(entry.name, "of another kind than those beside it");
+    std::int64_t& end = ends[owned_ ? static_cast<std::size_t>(owners[i]) : 0];
     entry.offset = end;
     end = rounded(end + value.numel());
   }
-  shard_ = rounded((end + ranks - 1) / ranks);
+  shard_ = owned_ ? *std::max_element(ends.begin(), ends.end()) : rounded((ends.front() + ranks - 1) / ranks);
+  if (owned_)
+    for (std::size_t i = 0; i < entries_.size(); ++i) entries_[i].offset += owners[i] * shard_;
   elements_ = shard_ * ranks;
   const c10::NoGradGuard no_grad;
   const auto options = at::TensorOptions().dtype(dtype_).device(entries_.front().value.device());
@@ -98,7 +104,10 @@ RLALGO_INLINE void FlatUnit::place(Tensor whole) {
 }
 
 RLALGO_INLINE Tensor FlatUnit::clear() {
-  for (const Entry& entry : entries_) detail::set_memory(entry.value, {});
+  for (const Entry& entry : entries_) {
+    const auto own = owned_ ? piece(entry) : std::nullopt;
+    detail::set_memory(entry.value, own ? own_.narrow(0, own->at, own->size()) : Tensor());
+  }
   return std::exchange(whole_, Tensor());
 }
 
@@ -128,6 +137,30 @@ RLALGO_INLINE void FlatUnit::take_gradients(const Tensor& flat) {
     gradient = Tensor();
   }
   nothing_before(elements_);
+}
+
+RLALGO_INLINE void FlatUnit::take_own_gradients(const Tensor& shard) {
+  const c10::NoGradGuard no_grad;
+  shard.zero_();
+  for (Entry& entry : entries_) {
+    Tensor& gradient = entry.value.mutable_grad();
+    const auto own = piece(entry);
+    if (own && gradient.defined()) shard.narrow(0, own->at, own->size()).copy_(gradient.reshape({-1}));
+    gradient = Tensor();
+  }
+}
+
+RLALGO_INLINE Tensor FlatMemory::take(const FlatUnit& unit) {
+  const at::TensorOptions kind = unit.own().options();
+  for (std::size_t i = 0; i < free_.size(); ++i) {
+    if (free_[i].numel() != unit.elements() || free_[i].scalar_type() != unit.dtype() ||
+        free_[i].device() != kind.device())
+      continue;
+    Tensor out = std::move(free_[i]);
+    free_.erase(free_.begin() + static_cast<std::ptrdiff_t>(i));
+    return out;
+  }
+  return tensor::empty({unit.elements()}, kind);
 }
 
 }  // namespace rlalgo::distributed

@@ -48,18 +48,26 @@ RLALGO_INLINE std::optional<PassRounds::Chosen> PassRounds::ask(const Said& own)
     order_ = now;
   }
   const auto options = at::TensorOptions().dtype(at::kLong);
-  const std::vector<std::int64_t> words = {own.member, own.pass.phase == model::LayerGate::Phase::forward ? 0 : 1,
-                                           own.pass.layers, own.pass.graph ? 1 : 0, own.fetch ? 1 : 0};
-  const Tensor all = tensor::empty({team_->size(), 5}, options);
-  team_->all_gather(all, tensor::from_values(words, options).view({1, 5})).wait();
+  const model::LayerGate::Pass& pass = own.pass;
+  const std::vector<std::int64_t> words = {own.member,
+                                           pass.phase == model::LayerGate::Phase::forward ? 0 : 1,
+                                           pass.layers,
+                                           pass.graph ? 1 : 0,
+                                           pass.recomputed ? 1 : 0,
+                                           pass.seat,
+                                           pass.number,
+                                           own.fetch ? 1 : 0};
+  const auto count = static_cast<std::int64_t>(words.size());
+  const Tensor all = tensor::empty({team_->size(), count}, options);
+  team_->all_gather(all, tensor::from_values(words, options).view({1, count})).wait();
   const std::int64_t* said = all.const_data_ptr<std::int64_t>();
-  for (int r = 0; r < team_->size(); ++r, said += 5) {
+  for (int r = 0; r < team_->size(); ++r, said += count) {
     if (said[0] < 0) continue;
-    return Chosen{
-        {said[0],
-         {said[1] == 0 ? model::LayerGate::Phase::forward : model::LayerGate::Phase::backward, said[2], said[3] != 0},
-         said[4] != 0},
-        r};
+    return Chosen{{said[0],
+                   {said[1] == 0 ? model::LayerGate::Phase::forward : model::LayerGate::Phase::backward, said[2],
+                    said[3] != 0, said[4] != 0, said[5], said[6]},
+                   said[7] != 0},
+                  r};
   }
   return std::nullopt;
 }

@@ -8,6 +8,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +19,7 @@
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/distributed/detail/decoder_tensors.hpp>
+#include <rlalgo/distributed/detail/shard_pieces.hpp>
 #include <rlalgo/distributed/sharded_weights.hpp>
 #include <rlalgo/model/weight_names.hpp>
 #include <rlalgo/os/clock.hpp>
@@ -24,60 +27,64 @@
 
 namespace rlalgo::distributed {
 
-namespace detail {
-
-// [shard], what sums of gradients begin with.
-inline Tensor no_gradient(const FlatUnit& unit) {
-  const at::ScalarType kind = unit.dtype() == at::kDouble ? at::kDouble : at::kFloat;
-  return tensor::zeros({unit.shard()}, unit.own().options().dtype(kind));
+RLALGO_INLINE ShardedWeights::ShardedWeights(const model::Decoder& decoder, ShardConfig config, ShardTeams teams)
+    : config_(config), teams_(std::move(teams)), config_of_model_(decoder.config()) {
+  if (teams_.experts != nullptr) experts_ = std::make_unique<ExpertGroup>(decoder, teams_.experts);
+  member_ = teams_.rounds->join(*this);
 }
-
-}  // namespace detail
-
-RLALGO_INLINE Tensor FlatMemory::take(const FlatUnit& unit) {
-  const at::TensorOptions kind = unit.own().options();
-  for (std::size_t i = 0; i < free_.size(); ++i) {
-    if (free_[i].numel() != unit.elements() || free_[i].scalar_type() != unit.dtype() ||
-        free_[i].device() != kind.device())
-      continue;
-    Tensor out = std::move(free_[i]);
-    free_.erase(free_.begin() + static_cast<std::ptrdiff_t>(i));
-    return out;
-  }
-  return tensor::empty({unit.elements()}, kind);
-}
-
-RLALGO_INLINE ShardedWeights::ShardedWeights(ShardConfig config, std::shared_ptr<PassRounds> rounds,
-                                             std::shared_ptr<Team> replicas)
-    : config_(config), rounds_(std::move(rounds)), replicas_(std::move(replicas)), member_(rounds_->join(*this)) {}
 
 RLALGO_INLINE ShardedWeights::~ShardedWeights() {
   reset();
-  rounds_->leave(member_);
+  teams_.rounds->leave(member_);
 }
 
 RLALGO_INLINE std::shared_ptr<ShardedWeights> ShardedWeights::shard(model::Decoder& decoder, ShardConfig config,
-                                                                    std::shared_ptr<PassRounds> rounds,
-                                                                    std::shared_ptr<Team> replicas) {
+                                                                    ShardTeams teams) {
   const std::shared_ptr<ShardedWeights> out(
-      new ShardedWeights(config, std::move(rounds), std::move(replicas)));  // its constructor is private
+      new ShardedWeights(decoder, config, std::move(teams)));  // its constructor is private
   out->take_over(decoder);
   decoder.set_gate(out);
   return out;
 }
 
+RLALGO_INLINE std::shared_ptr<ShardedWeights> ShardedWeights::shard(model::Decoder& decoder, ShardConfig config,
+                                                                    std::shared_ptr<PassRounds> rounds,
+                                                                    std::shared_ptr<Team> replicas) {
+  const std::shared_ptr<Team> team = rounds->shared_team();
+  return shard(decoder, config, {std::move(rounds), team, std::move(replicas)});
+}
+
+RLALGO_INLINE FlatUnit ShardedWeights::make_unit(std::vector<FlatUnit::Entry> entries, const Group& group,
+                                                 std::int64_t layer) const {
+  const Team& team = team_of(group);
+  std::vector<int> owners;
+  if (group.experts) {
+    const std::int64_t each = config_of_model_.spec(layer).experts.count / team.size();
+    for (const FlatUnit::Entry& entry : entries)
+      owners.push_back(static_cast<int>(*detail::expert_of(entry.name) / each));
+  }
+  return {std::move(entries), team.rank(), team.size(), !parted(group), std::move(owners)};
+}
+
 RLALGO_INLINE void ShardedWeights::take_over(const model::Decoder& decoder) {
   const c10::NoGradGuard no_grad;
   const std::string prefix = decoder.adapter() != nullptr ? model::Decoder::adapter_prefix : "";
+  const std::size_t layers = decoder.weights().layers.size();
   using Kind = std::pair<c10::ScalarType, bool>;
-  std::vector<std::map<Kind, std::vector<FlatUnit::Entry>>> kinds(decoder.weights().layers.size() + 1);
+  std::vector<std::map<Kind, std::vector<FlatUnit::Entry>>> kinds(experts_ != nullptr ? 2 * layers + 1 : layers + 1);
+  groups_.resize(kinds.size());
+  for (std::size_t g = layers + 1; g < groups_.size(); ++g) groups_[g].experts = true;
   detail::visit_memory(decoder.config(), decoder.weights(),
                        [&](const std::string& name, const Tensor& value, model::WeightRole role) {
-                         if (!value.requires_grad() && !gathers()) return;
-                         kinds[detail::group_of(name)][{value.scalar_type(), value.requires_grad()}].push_back(
+                         std::size_t group = detail::group_of(name);
+                         if (experts_ != nullptr && detail::expert_of(name)) group += layers;
+                         if (!value.requires_grad() && !parted(groups_[group])) {
+                           others_.push_back(value);
+                           return;
+                         }
+                         kinds[group][{value.scalar_type(), value.requires_grad()}].push_back(
                              {prefix + name, value, role == model::WeightRole::matrix});
                        });
-  groups_.resize(kinds.size());
   for (std::size_t g = 0; g < kinds.size(); ++g) {
     for (auto& [kind, entries] : kinds[g]) {
       for (const FlatUnit::Entry& entry : entries) {
@@ -85,9 +92,9 @@ RLALGO_INLINE void ShardedWeights::take_over(const model::Decoder& decoder) {
         sums_.push_back(sum);
         sums_.push_back(absolute);
       }
-      groups_[g].held.push_back({FlatUnit(std::move(entries), team().rank(), team().size(), !gathers())});
+      groups_[g].held.push_back({make_unit(std::move(entries), groups_[g], layer_of(g))});
     }
-    groups_[g].whole = !gathers();
+    groups_[g].whole = !parted(groups_[g]);
   }
 }
 
@@ -106,13 +113,11 @@ RLALGO_INLINE std::vector<model::Parameter> ShardedWeights::parameters() {
   return parameters_;
 }
 
-// Gathering.
-
 RLALGO_INLINE void ShardedWeights::gather(Group& group) {
   if (group.whole || group.gathering) return;
   for (Held& held : group.held) {
     held.coming = memory_.take(held.unit);
-    held.gathering = team().all_gather(held.coming, held.unit.own());
+    held.gathering = team_of(group).all_gather(held.coming, held.unit.own());
   }
   group.gathering = true;
 }
@@ -129,23 +134,22 @@ RLALGO_INLINE void ShardedWeights::arrive(Group& group) {
 }
 
 RLALGO_INLINE void ShardedWeights::free(Group& group) {
-  if (!gathers()) return;
+  if (!parted(group)) return;
   if (group.gathering) arrive(group);
   if (!group.whole) return;
   for (Held& held : group.held) memory_.give(held.unit.clear());
   group.whole = false;
 }
 
-// Scattering.
-
 RLALGO_INLINE void ShardedWeights::scatter(Group& group) {
   for (Held& held : group.held) {
     FlatUnit& unit = held.unit;
     if (!unit.trained()) continue;
     held.sent = memory_.take(unit);
-    held.received = memory_.take(unit);
+    const bool alone = team().size() == 1;
+    held.received = alone ? held.sent : memory_.take(unit);
     unit.take_gradients(held.sent);
-    held.scattering = team().all_to_all(held.received, held.sent);
+    if (!alone) held.scattering = team().all_to_all(held.received, held.sent);
     group.scattering = true;
   }
   if (group.scattering) scattering_.push_back(&group);
@@ -161,24 +165,24 @@ RLALGO_INLINE void ShardedWeights::add_scattered(Group& group) {
     if (!held.gradient.defined()) held.gradient = detail::no_gradient(held.unit);
     for (std::int64_t r = 0; r < team().size(); ++r)
       held.gradient.add_(held.received.narrow(0, r * held.unit.shard(), held.unit.shard()));
-    memory_.give(std::exchange(held.sent, Tensor()));
+    if (team().size() > 1) memory_.give(std::exchange(held.sent, Tensor()));
     memory_.give(std::exchange(held.received, Tensor()));
+    held.sent = Tensor();
   }
   group.scattering = false;
 }
 
-// Passes.
-
 RLALGO_INLINE void ShardedWeights::begin(const Pass& pass) {
-  const bool together = gathers() || (pass.phase == Phase::backward && config_.stage == ShardStage::gradients);
+  const bool together = parted() || (pass.phase == Phase::backward && config_.stage == ShardStage::gradients);
   if (!together) return;
-  rounds_->enter(member_, pass);
+  teams_.rounds->enter(member_, pass);
   if (gathers()) arrive(outside());
 }
 
 RLALGO_INLINE void ShardedWeights::chosen(const Pass& pass) {
   if (gathered_) release_all();
   pass_ = pass;
+  if (experts_ != nullptr) experts_->chosen(pass);
   if (!gathers()) return;
   if (pass.phase == Phase::forward && pass.graph) ++open_;
   gather(outside());
@@ -188,12 +192,17 @@ RLALGO_INLINE void ShardedWeights::chosen(const Pass& pass) {
 RLALGO_INLINE void ShardedWeights::help(const Pass& pass) {
   if (gathers()) arrive(outside());
   if (pass.phase == Phase::forward) {
-    for (std::int64_t i = 0; i < pass.layers; ++i)
+    for (std::int64_t i = 0; i < pass.layers; ++i) {
       const model::GateScope scope(this, {i, Phase::forward, i + 1 < pass.layers ? i + 1 : std::int64_t{-1}});
+      if (experts_ != nullptr) experts_->help(i);
+    }
     return;
   }
   for (std::int64_t i = pass.layers; i-- > 0;) {
-    { const model::GateScope scope(this, {i, Phase::backward, i - 1}); }
+    {
+      const model::GateScope scope(this, {i, Phase::backward, i - 1});
+      if (experts_ != nullptr) experts_->help(i);
+    }
     gradient_ready(i);
   }
   end(pass);
@@ -213,7 +222,7 @@ RLALGO_INLINE void ShardedWeights::release(const Visit& visit) noexcept {
 }
 
 RLALGO_INLINE void ShardedWeights::gradient_ready(std::int64_t i) {
-  if (config_.stage == ShardStage::optimizer_states) return;
+  if (sums_late()) return;
   // One is on its way while the next layer is differentiated.
   while (!scattering_.empty()) {
     add_scattered(*scattering_.front());
@@ -223,7 +232,7 @@ RLALGO_INLINE void ShardedWeights::gradient_ready(std::int64_t i) {
 }
 
 RLALGO_INLINE void ShardedWeights::end(const Pass& /*pass*/) {
-  if (config_.stage == ShardStage::optimizer_states) return;
+  if (sums_late()) return;
   scatter(outside());
   if (gathers() && --open_ <= 0) {
     open_ = 0;
@@ -238,8 +247,8 @@ RLALGO_INLINE void ShardedWeights::end(const Pass& /*pass*/) {
 RLALGO_INLINE void ShardedWeights::settled() {
   if (gathered_) return;
   open_ = 0;
-  if (gathers())
-    for (Group& group : groups_) free(group);
+  for (Group& group : groups_) free(group);
+  if (experts_ != nullptr) experts_->forget();
 }
 
 RLALGO_INLINE void ShardedWeights::reset() noexcept {
@@ -249,56 +258,60 @@ RLALGO_INLINE void ShardedWeights::reset() noexcept {
       held.gathering.forget();
       held.scattering.forget();
       held.coming = held.sent = held.received = Tensor();
-      if (gathers()) (void)held.unit.clear();
+      if (parted(group)) (void)held.unit.clear();
     }
-    group.whole = !gathers();
+    group.whole = !parted(group);
     group.gathering = group.scattering = false;
   }
   scattering_.clear();
+  if (experts_ != nullptr) experts_->forget();
   open_ = 0;
   gathered_ = false;
 }
 
-// Between passes.
-
 RLALGO_INLINE double ShardedWeights::reduce_gradients() {
   const c10::NoGradGuard no_grad;
-  rounds_->settle();
-  if (config_.stage == ShardStage::optimizer_states) {
-    Tensor any = tensor::zeros({1}, at::TensorOptions().dtype(at::kFloat));
-    visit([&](const FlatUnit& unit) {
-      for (const FlatUnit::Entry& entry : unit.entries())
-        if (entry.value.grad().defined()) any.fill_(1.0);
-    });
-    team().sum({&any, 1});
-    if (any.item<float>() > 0.0F)
-      for (Group& group : groups_) {
+  teams_.rounds->settle();
+  // Whether any rank has a gradient: one may have had no row.
+  Tensor any = tensor::zeros({1}, at::TensorOptions().dtype(at::kFloat));
+  for (const Group& group : groups_)
+    for (const Held& held : group.held) {
+      bool here = held.gradient.defined();
+      for (const FlatUnit::Entry& entry : held.unit.entries()) here = here || entry.value.grad().defined();
+      if (here) any.fill_(1.0);
+    }
+  team().sum({&any, 1});
+  teams_.replicas->sum({&any, 1});
+  const bool trained = any.item<float>() > 0.0F;
+  if (sums_late() && trained)
+    for (Group& group : groups_)
+      if (!group.experts) {
         scatter(group);
         add_scattered(group);
       }
-    scattering_.clear();
-  }
+  scattering_.clear();
   memory_.drop();
-  double squares = 0.0;
-  std::vector<Tensor> gradients;
-  Tensor any = tensor::zeros({1}, at::TensorOptions().dtype(at::kFloat));
-  for (const Group& group : groups_)
-    for (const Held& held : group.held)
-      if (held.gradient.defined()) any.fill_(1.0);
-  replicas_->sum({&any, 1});  // a replica may have had no row
-  for (Group& group : groups_)
-    for (Held& held : group.held) {
-      if (!held.unit.trained() || any.item<float>() == 0.0F) continue;
-      if (!held.gradient.defined()) held.gradient = detail::no_gradient(held.unit);
-      gradients.push_back(held.gradient);
+  double total = 0.0;
+  for (const bool experts : {false, true}) {
+    std::vector<Tensor> gradients;
+    for (Group& group : groups_)
+      for (Held& held : group.held) {
+        if (group.experts != experts || !held.unit.trained() || !trained) continue;
+        if (!held.gradient.defined()) held.gradient = detail::no_gradient(held.unit);
+        if (experts) held.unit.take_own_gradients(held.gradient);
+        gradients.push_back(held.gradient);
+      }
+    if (experts && experts_ == nullptr) break;
+    (experts ? *teams_.expert_replicas : *teams_.replicas).sum(gradients);
+    double squares = 0.0;
+    for (const Tensor& one : gradients) {
+      const auto norm = one.norm(2, one.scalar_type()).item<double>();
+      squares += norm * norm;
     }
-  replicas_->sum(gradients);
-  for (const Tensor& one : gradients) {
-    const auto norm = one.norm(2, one.scalar_type()).item<double>();
-    squares += norm * norm;
+    Tensor all = tensor::zeros({1}, at::TensorOptions().dtype(at::kDouble)).fill_(squares);
+    (experts ? *teams_.experts : team()).sum({&all, 1});
+    total += all.item<double>();
   }
-  Tensor total = tensor::zeros({1}, at::TensorOptions().dtype(at::kDouble)).fill_(squares);
-  team().sum({&total, 1});
   // The optimizer's parameters in the same memory.
   std::map<std::string, Tensor> parts;
   for (Group& group : groups_)
@@ -311,20 +324,23 @@ RLALGO_INLINE double ShardedWeights::reduce_gradients() {
     }
   for (const model::Parameter& p : parameters())
     if (const auto found = parts.find(p.name); found != parts.end()) p.value.mutable_grad() = found->second;
-  return total.item<double>();
+  return total;
 }
 
 RLALGO_INLINE void ShardedWeights::updated() {
-  rounds_->settle();
-  if (gathers()) return release_all();
+  teams_.rounds->settle();
+  release_all();
+  if (gathers() || team().size() == 1) return;
   std::vector<Pending> pending;
-  visit([&](const FlatUnit& unit) { pending.push_back(team().all_gather(unit.whole(), unit.own())); });
+  for (const Group& group : groups_)
+    for (const Held& held : group.held)
+      if (!group.experts) pending.push_back(team().all_gather(held.unit.whole(), held.unit.own()));
   for (Pending& one : pending) one.wait();
 }
 
 RLALGO_INLINE bool ShardedWeights::gather_all() {
-  if (!gathers()) return false;
-  rounds_->settle();
+  if (!parted()) return false;
+  teams_.rounds->settle();
   if (std::exchange(gathered_, true)) return false;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     if (g + 1 < groups_.size()) gather(groups_[g + 1]);
@@ -335,13 +351,12 @@ RLALGO_INLINE bool ShardedWeights::gather_all() {
 
 RLALGO_INLINE void ShardedWeights::release_all() {
   gathered_ = false;
-  if (gathers())
-    for (Group& group : groups_) free(group);
+  for (Group& group : groups_) free(group);
   memory_.drop();
 }
 
 RLALGO_INLINE void ShardedWeights::each_whole(const std::function<void(const FlatUnit&)>& see) {
-  rounds_->settle();
+  teams_.rounds->settle();
   for (Group& group : groups_) {
     arrive(group);
     for (const Held& held : group.held) see(held.unit);
@@ -355,11 +370,12 @@ RLALGO_INLINE void ShardedWeights::blend_into(ShardedWeights& reference, double 
   for (std::size_t g = 0; g < groups_.size(); ++g)
     for (std::size_t h = 0; h < groups_[g].held.size(); ++h)
       Tensor(reference.groups_[g].held[h].unit.own()).mul_(1.0 - a).add_(groups_[g].held[h].unit.own(), a);
+  reference.updated();
 }
 
 RLALGO_INLINE void ShardedWeights::load(const std::function<Tensor(const std::string&)>& stored) {
   const c10::NoGradGuard no_grad;
-  rounds_->settle();  // weights that a rank fetches are sent before they change
+  teams_.rounds->settle();  // weights that a rank fetches are sent before they change
   visit([&](const FlatUnit& unit) {
     for (const FlatUnit::Entry& entry : unit.entries())
       if (const auto part = unit.piece(entry))
@@ -369,8 +385,6 @@ RLALGO_INLINE void ShardedWeights::load(const std::function<Tensor(const std::st
   });
   updated();
 }
-
-// Loans.
 
 RLALGO_INLINE void ShardedWeights::list_places() {
   if (!places_.empty()) return;
@@ -384,55 +398,41 @@ RLALGO_INLINE void ShardedWeights::list_places() {
     }
 }
 
-RLALGO_INLINE std::int64_t ShardedWeights::heard(int fetcher, std::int64_t said) {
-  const auto options = at::TensorOptions().dtype(at::kLong);
-  const Tensor all = tensor::empty({team().size()}, options);
-  team().all_gather(all, tensor::from_values(std::vector<std::int64_t>{said}, options)).wait();
-  return all.const_data_ptr<std::int64_t>()[fetcher];
-}
-
 RLALGO_INLINE void ShardedWeights::hand_over(int fetcher, std::int64_t i, const Tensor& target) {
-  const c10::NoGradGuard no_grad;
   const Place& place = places_.at(static_cast<std::size_t>(i));
-  const FlatUnit& unit = groups_[place.group].held[place.held].unit;
-  const FlatUnit::Entry& entry = unit.entries()[place.entry];
-  const auto ranks = static_cast<std::size_t>(team().size());
-  std::vector<Tensor> sent(ranks), received(ranks);
-  if (const auto part = unit.piece(entry))
-    sent[static_cast<std::size_t>(fetcher)] = unit.own().detach().narrow(0, part->at, part->size());
-  if (target.defined())
-    for (std::size_t r = 0; r < ranks; ++r)
-      if (const auto part = unit.piece(entry, static_cast<int>(r)))
-        received[r] = target.view({-1}).narrow(0, part->begin, part->size());
-  team().exchange("a weight", sent, received).wait();
+  const Group& group = groups_[place.group];
+  const FlatUnit& unit = group.held[place.held].unit;
+  detail::hand_over(unit, unit.entries()[place.entry], teams_.rounds->team().rank(), team_of(group), fetcher, target);
 }
 
 RLALGO_INLINE void ShardedWeights::fetch_within(const std::function<void()>& use) {
-  if (!gathers() || gathered_) return use();
+  if (!parted() || gathered_) return use();
   list_places();
-  rounds_->begin_fetch(member_);
+  teams_.rounds->begin_fetch(member_);
   fetching_ = true;
   try {
     use();
   } catch (...) {
     fetching_ = false;
     try {
-      (void)heard(team().rank(), -1);
+      (void)detail::heard(teams_.rounds->team(), teams_.rounds->team().rank(), -1);
     } catch (const std::exception&) {  // the ranks do not meet any more; what led here says more
     }
     throw;
   }
   fetching_ = false;
-  (void)heard(team().rank(), -1);
+  (void)detail::heard(teams_.rounds->team(), teams_.rounds->team().rank(), -1);
 }
 
 RLALGO_INLINE void ShardedWeights::serve_fetch(int fetcher) {
   list_places();
-  for (std::int64_t i = heard(fetcher, 0); i >= 0; i = heard(fetcher, 0)) hand_over(fetcher, i, {});
+  for (std::int64_t i = detail::heard(teams_.rounds->team(), fetcher, 0); i >= 0;
+       i = detail::heard(teams_.rounds->team(), fetcher, 0))
+    hand_over(fetcher, i, {});
 }
 
 RLALGO_INLINE Tensor ShardedWeights::whole(const Tensor& weight) {
-  if (!gathers()) return weight;
+  if (!parted()) return weight;
   list_places();
   const auto number = numbers_.find(weight.storage().unsafeGetStorageImpl());
   if (number == numbers_.end()) return weight;
@@ -444,8 +444,8 @@ RLALGO_INLINE Tensor ShardedWeights::whole(const Tensor& weight) {
                  .found = groups_[place.group].held[place.held].unit.entries()[place.entry].name,
                  .remedy = "read it within ShardedWeights::fetch_within, or between gather_all and release_all"});
   Tensor out = tensor::empty(weight.sizes(), weight.options().requires_grad(false));
-  (void)heard(team().rank(), number->second);
-  hand_over(team().rank(), number->second, out);
+  (void)detail::heard(teams_.rounds->team(), teams_.rounds->team().rank(), number->second);
+  hand_over(teams_.rounds->team().rank(), number->second, out);
   return out;
 }
 
@@ -464,11 +464,14 @@ RLALGO_INLINE std::shared_ptr<model::Decoder> ShardedWeights::frozen_copy(const 
   });
   if (tied) weights.lm_head = weights.embedding;
   auto copy = std::make_shared<model::Decoder>(decoder.hf_config(), std::move(weights));
-  const std::shared_ptr<ShardedWeights> held(new ShardedWeights(config_, rounds_, replicas_));
-  rounds_->settle();
+  const std::shared_ptr<ShardedWeights> held(new ShardedWeights(*copy, config_, teams_));
+  teams_.rounds->settle();
   held->groups_.resize(groups_.size());
+  std::set<std::string> done;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     arrive(groups_[g]);
+    held->groups_[g].experts = groups_[g].experts;
+    held->groups_[g].whole = !parted(groups_[g]);
     // Unit by unit, so that shards of both have the same elements.
     for (const Held& own : groups_[g].held) {
       std::vector<FlatUnit::Entry> entries;
@@ -476,11 +479,15 @@ RLALGO_INLINE std::shared_ptr<model::Decoder> ShardedWeights::frozen_copy(const 
         const Tensor& target = targets.at(entry.name);
         target.copy_(entry.value.detach());
         entries.push_back({entry.name, target, entry.weight_decay});
+        done.insert(entry.name);
       }
-      held->groups_[g].held.push_back({FlatUnit(std::move(entries), team().rank(), team().size(), false)});
+      held->groups_[g].held.push_back({held->make_unit(std::move(entries), groups_[g], layer_of(g))});
     }
     if (!gathered_) free(groups_[g]);
   }
+  // What every rank has whole, and nobody trains.
+  for (const auto& [name, value] : decoder.named_tensors())
+    if (!done.contains(name)) targets.at(name).copy_(value.detach());
   copy->set_gate(held);
   return copy;
 }

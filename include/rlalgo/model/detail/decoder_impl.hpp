@@ -327,7 +327,7 @@ RLALGO_INLINE bool Decoder::same_memory(const Tensor& a, const Tensor& b) {
 RLALGO_INLINE std::unique_ptr<Decoder> Decoder::beside(DecoderWeights weights) const {
   auto out = std::make_unique<Decoder>(hf_, std::move(weights));
   out->operations_ = operations_;
-  out->gate_ = gate_;
+  (void)out->set_gate(gate_);
   out->embeddings_replaced_ = embeddings_replaced_;
   return out;
 }
@@ -367,6 +367,7 @@ RLALGO_INLINE std::vector<Tensor> Decoder::run(const TokenTree& tree, const Taps
   }
   const bool graph = c10::GradMode::is_enabled() && is_trained();
   DecoderPass::Settings settings{.operations = &operations(), .gate = gate_, .graph = graph};
+  settings.seat = seat_;
   settings.checkpointed = graph && checkpointing_;
   settings.load = taps.load;
   settings.replay = taps.replay;

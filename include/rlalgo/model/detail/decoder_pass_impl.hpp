@@ -86,7 +86,11 @@ RLALGO_INLINE std::vector<Tensor> DecoderPass::run(const TokenTree& tree, const 
     taps.push_back(x);
     ++wanted;
   };
-  if (settings_.gate) settings_.gate->begin({LayerGate::Phase::forward, deepest(), settings_.graph});
+  if (settings_.gate) {
+    settings_.gate->begin({LayerGate::Phase::forward, deepest(), settings_.graph,
+                           settings_.graph && settings_.checkpointed, settings_.seat});
+    number_ = settings_.gate->number();
+  }
   Tensor x = ops.rows(weights_.embedding, ids);
   if (config_.embedding_scale != 1.0) x.mul_(embedding_scale(config_, x.scalar_type()));
   tap(0, x);
@@ -127,7 +131,8 @@ RLALGO_INLINE void DecoderPass::backward(const std::vector<Tensor>& gradients) {
                  .remedy = "score the batch again, or add the losses before calling backward"});
   }
   const Operations& ops = *settings_.operations;
-  const LayerGate::Pass pass{LayerGate::Phase::backward, deepest(), true};
+  const LayerGate::Pass pass{LayerGate::Phase::backward, deepest(),      true,
+                             settings_.checkpointed,     settings_.seat, number_};
   if (settings_.gate) settings_.gate->begin(pass);
   std::size_t left = gradients.size();
   Tensor grad;
@@ -178,6 +183,7 @@ RLALGO_INLINE LayerContext DecoderPass::context(std::int64_t i) const {
     out.replay = settings_.replay.get();
     out.noted = out.replay->of_layer(first_expert_[static_cast<std::size_t>(i)], spec.experts.chosen);
   }
+  if (settings_.gate && spec.experts.count > 0) out.expert_place = {settings_.gate->experts(), i};
   out.delta = delta_ ? &*delta_ : nullptr;
   if (ring != rings_.end()) {
     out.ring = &ring->second;

@@ -94,11 +94,77 @@ inline std::string listed(const std::vector<std::string>& names) {
 
 }  // namespace detail
 
-RLALGO_INLINE LoraConfig with_every_linear(LoraConfig config, const std::vector<std::string>& linears) {
+namespace detail {
+
+inline bool is_expert(const std::string& path) { return path.find(".experts.") != std::string::npos; }
+
+inline bool is_of_mlp(const std::string& path) {
+  return (path.find(".mlp.") != std::string::npos && !path.ends_with(".shared_expert_gate")) ||
+         path.find(".block_sparse_moe.") != std::string::npos;
+}
+
+// gpt-oss's experts are parameters from the start: PEFT does not take the names of linear maps for them.
+inline bool are_parameters(const std::vector<std::string>& modules) {
+  return std::any_of(modules.begin(), modules.end(),
+                     [](const std::string& path) { return path.ends_with(".mlp.router"); });
+}
+
+// Names of gate, up and down of an expert, where PEFT takes them for parameters of all of a layer; else empty.
+inline std::vector<std::string> names_of_experts(const std::vector<std::string>& linears,
+                                                 const std::vector<std::string>& modules) {
+  if (std::none_of(modules.begin(), modules.end(), is_expert) || are_parameters(modules) ||
+      std::any_of(linears.begin(), linears.end(), is_of_mlp))
+    return {};
+  const bool numbered =
+      std::any_of(modules.begin(), modules.end(), [](const std::string& path) { return path.ends_with(".w1"); });
+  return numbered ? std::vector<std::string>{"w1", "w3", "w2"}
+                  : std::vector<std::string>{"gate_proj", "up_proj", "down_proj"};
+}
+
+}  // namespace detail
+
+RLALGO_INLINE LoraConfig with_every_linear(LoraConfig config, const std::vector<std::string>& linears,
+                                           const std::vector<std::string>& modules) {
   if (!std::exchange(config.every_linear, false)) return config;
   std::vector<std::string>& names = config.target_modules;
-  for (const std::string& name : detail::last_names(linears))
+  const auto add = [&](const std::string& name) {
     if (name != "lm_head" && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  };
+  for (const std::string& name : detail::last_names(linears)) add(name);
+  // Of a shared expert, or of a layer without experts.
+  const auto has = [&](const std::string& name) {
+    return std::any_of(modules.begin(), modules.end(), [&](const std::string& path) {
+      return !detail::is_expert(path) && detail::is_of_mlp(path) && path.ends_with("." + name);
+    });
+  };
+  for (const std::string& name : detail::names_of_experts(linears, modules))
+    if (has(name)) add(name);
+  return config;
+}
+
+RLALGO_INLINE LoraConfig with_expert_parameters(LoraConfig config, const std::vector<std::string>& linears,
+                                                const std::vector<std::string>& modules) {
+  const std::vector<std::string> names = detail::names_of_experts(linears, modules);
+  if (names.empty()) return config;
+  std::vector<bool> named;
+  for (const std::string& name : names) named.push_back(std::erase(config.target_modules, name) > 0);
+  if (named[0] != named[1])
+    core::raise_usage("model", 40,
+                      {.what = "an adapter is to be put on one half of the experts' gate_up_proj",
+                       .found = named[0] ? names[0] : names[1],
+                       .expected = names[0] + " and " + names[1] + ", or neither: PEFT has one adapter for both",
+                       .remedy = "name both in lora_target_modules, or take it out"});
+  const auto put = [&](const char* parameter) {
+    if (std::find(config.target_parameters.begin(), config.target_parameters.end(), parameter) ==
+        config.target_parameters.end())
+      config.target_parameters.emplace_back(parameter);
+  };
+  if (named[0]) {
+    put("gate_up_proj");
+    config.rank_pattern.emplace_back(".*\\.gate_up_proj", 2 * config.r);
+    config.alpha_pattern.emplace_back(".*\\.gate_up_proj", 2.0 * config.alpha);
+  }
+  if (named[2]) put("down_proj");
   return config;
 }
 
@@ -197,36 +263,28 @@ namespace detail {
 // Names that PEFT takes for those of all experts together (target_parameters), where a model's MLPs are nothing else.
 RLALGO_INLINE void check_expert_targets(const LoraConfig& c, const std::vector<std::string>& linears,
                                         const std::vector<std::string>& modules) {
-  const auto of_mlp = [](const std::string& path) {
-    return (path.find(".mlp.") != std::string::npos && !path.ends_with(".shared_expert_gate")) ||
-           path.find(".block_sparse_moe.") != std::string::npos;
-  };
-  const auto is_expert = [](const std::string& path) { return path.find(".experts.") != std::string::npos; };
   if (std::none_of(modules.begin(), modules.end(), is_expert)) return;
   const auto refuse = [&](const std::string& found) {
     core::raise_usage(
         "model", 40,
-        {.what = "an adapter is to be put on experts or their router, which are trained whole or not at all",
+        {.what = "an adapter is to be put on experts or their router by a name that PEFT takes for all of a layer",
          .found = found,
          .expected = "linear maps outside of them: q_proj, k_proj, v_proj, o_proj, or the end of a longer path",
-         .remedy = "name those in lora_target_modules, or set lora_target_linear: true; experts themselves by "
-                   "lora_target_parameters: [mlp.experts.gate_up_proj, mlp.experts.down_proj]"});
+         .remedy = "name those in lora_target_modules; experts themselves by lora_target_parameters: "
+                   "[mlp.experts.gate_up_proj, mlp.experts.down_proj]; a router carries none"});
   };
   for (const std::string& entry : c.modules_to_save)
     for (const std::string& path : modules)
       if (!modules_around(entry, path).empty() &&
           (is_expert(path) || path.find(".block_sparse_moe.") != std::string::npos))
         refuse("modules_to_save: " + entry);
-  if (std::any_of(linears.begin(), linears.end(), of_mlp)) return;
-  // gpt-oss's are parameters from the start: PEFT does not take the names of linear maps for them.
-  const bool parameters = std::any_of(modules.begin(), modules.end(),
-                                      [](const std::string& path) { return path.ends_with(".mlp.router"); });
+  if (std::any_of(linears.begin(), linears.end(), is_of_mlp)) return;
   if (c.target_modules.empty() && c.target_pattern == "all-linear") {
-    if (parameters) return;
+    if (are_parameters(modules)) return;
     refuse("target_modules: all-linear");
   }
   for (std::string path : modules) {
-    if (!of_mlp(path)) continue;
+    if (!is_of_mlp(path)) continue;
     for (const std::string& entry : c.target_modules)
       if (ends_path(path, entry)) refuse("target_modules: " + entry);
     if (!c.target_modules.empty() || c.target_pattern.empty()) continue;

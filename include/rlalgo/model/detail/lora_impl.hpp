@@ -100,7 +100,8 @@ RLALGO_INLINE void attach_lora(Decoder& decoder, const LoraConfig& given, std::u
   check_lora(given);
   const c10::NoGradGuard no_grad;
   const DecoderModules modules = decoder_modules(decoder.config(), decoder.weights());
-  const LoraConfig config = with_every_linear(given, modules.linears);
+  LoraConfig config = with_every_linear(given, modules.linears, modules.all);
+  if (check == TargetCheck::every) config = with_expert_parameters(std::move(config), modules.linears, modules.all);
   const std::vector<std::string> targets = lora_targets(config, modules.linears, modules.all, check);
   check_target_parameters(config, modules.parameters);
   decoder.set_trained(false);
@@ -173,8 +174,10 @@ RLALGO_INLINE void attach_lora(Decoder& decoder, const LoraConfig& given, std::u
 RLALGO_INLINE void check_lora_targets(const Decoder& decoder, const LoraConfig& config) {
   check_lora(config);
   const DecoderModules modules = decoder_modules(decoder.config(), decoder.weights());
-  (void)lora_targets(with_every_linear(config, modules.linears), modules.linears, modules.all, TargetCheck::every);
-  check_target_parameters(config, modules.parameters);
+  const LoraConfig named =
+      with_expert_parameters(with_every_linear(config, modules.linears, modules.all), modules.linears, modules.all);
+  (void)lora_targets(named, modules.linears, modules.all, TargetCheck::every);
+  check_target_parameters(named, modules.parameters);
 }
 
 RLALGO_INLINE void attach_lora(Decoder& decoder, const LoraConfig& config, std::uint64_t seed) {

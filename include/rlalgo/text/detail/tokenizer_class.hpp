@@ -8,7 +8,8 @@
 //   GemmaTokenizer                       spaces become ▁, each word keeps the one behind it
 //   Qwen2Tokenizer, Qwen3_5Tokenizer     NFC, their splitting pattern
 //   GPT2Tokenizer, GPTNeoXTokenizer      GPT-2's splitting pattern; the second with NFC and without post-processor
-//   CohereTokenizer                      NFC, digits apart, then GPT-2's splitting pattern
+//   CohereTokenizer                      NFC, digits apart, then GPT-2's splitting pattern; extra special tokens are special whatever the
+//                                        list of added tokens says of them
 // The class is the tokenizer_class of tokenizer_config.json, else of config.json, with these exceptions: models of type
 // qwen2 are always Qwen2Tokenizer's, those of qwen3_5, qwen3_5_moe and qwen3_5_moe_text always Qwen3_5Tokenizer's (of qwen3_5_text and
 // qwen3_next where no class is named), and qwen3's and those of Qwen's experts where no class is named, as Gemma's are
@@ -16,7 +17,7 @@
 // where tokenizer.json is byte-level.
 //
 // Source: transformers 5.23 (AutoTokenizer, TokenizersBackend). Departures: a vocabulary of another kind than the class
-// reads (Unigram; no byte alphabet for Qwen2Tokenizer, one for CodeLlamaTokenizer), from which transformers makes
+// reads (Unigram; no byte alphabet for Qwen2Tokenizer or CohereTokenizer, one for CodeLlamaTokenizer), from which transformers makes
 // nonsense, keeps the pipeline of its file, as do classes that are not listed here; fast_tokenizer_files is not read.
 #pragma once
 

@@ -277,9 +277,17 @@ class TokenizerBuilder {
       if (!known.contains(SpecialTokens::content_of(token))) add(special_token(token, true));
     for (const Json& token : declared_.extra)
       if (!known.contains(SpecialTokens::content_of(token))) add(special_token(token, false));
-    if (class_ != TokenizerClass::qwen2) return;
-    for (const auto& [role, token] : declared_.roles) add(special_token(SpecialTokens::content_of(token), true));
-    for (const Json& token : declared_.extra) add(special_token(SpecialTokens::content_of(token), true));
+    // Qwen2Tokenizer adds all again, by their texts; CohereTokenizer as they are declared, but for the roles that every class has, which
+    // are what the list of added tokens says.
+    if (class_ != TokenizerClass::qwen2 && class_ != TokenizerClass::cohere) return;
+    const bool by_text = class_ == TokenizerClass::qwen2;
+    const auto again = [&](const Json& token) {
+      add(special_token(by_text ? Json(SpecialTokens::content_of(token)) : token, true));
+    };
+    constexpr auto& common = SpecialTokens::standard_roles;
+    for (const auto& [role, token] : declared_.roles)
+      if (by_text || std::find(common.begin(), common.end(), role) == common.end()) again(token);
+    for (const Json& token : declared_.extra) again(token);
   }
 
   // By id: of tokenizer_config.json; where that has no list, of added_tokens.json and tokenizer.json, which wins.

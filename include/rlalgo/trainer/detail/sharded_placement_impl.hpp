@@ -47,8 +47,19 @@ RLALGO_INLINE double ShardedPlacement::reduce_gradients(double max_norm, double 
 }
 
 RLALGO_INLINE std::vector<std::pair<std::string, double>> ShardedPlacement::seconds() {
-  const double busy = weights_->team().busy(), waited = weights_->waited();
-  return {{"shards", busy - std::exchange(busy_, busy)}, {"shards_wait", waited - std::exchange(waited_, waited)}};
+  std::vector<std::pair<std::string, double>> out;
+  const auto add = [&](const std::string& name, double now, double& before) {
+    out.emplace_back(name, now - std::exchange(before, now));
+  };
+  if (weights_->team().size() > 1) {
+    add("shards", weights_->team().busy(), busy_);
+    add("shards_wait", weights_->waited(), waited_);
+  }
+  if (const distributed::ExpertGroup* experts = weights_->expert_group()) {
+    add("experts", experts->team().busy(), expert_busy_);
+    add("experts_wait", experts->waited(), expert_waited_);
+  }
+  return out;
 }
 
 RLALGO_INLINE void ShardedPlacement::load_weights(const std::filesystem::path& directory) {
@@ -74,10 +85,10 @@ RLALGO_INLINE void ShardedPlacement::save_model(const std::function<void()>& wri
   world_->barrier("saving of the model");
 }
 
-RLALGO_INLINE ParameterRanges ShardedPlacement::parts() {
+RLALGO_INLINE ParameterRanges ShardedPlacement::parts(bool first_only) {
   ParameterRanges out;
-  weights_->visit([&](const distributed::FlatUnit& unit) {
-    if (!unit.trained()) return;
+  weights_->visit([&](const distributed::FlatUnit& unit, bool first) {
+    if (!unit.trained() || (first_only && !first)) return;
     for (const distributed::FlatUnit::Entry& entry : unit.entries())
       if (const auto part = unit.piece(entry)) out[entry.name] = {part->begin, part->end};
   });
@@ -103,11 +114,15 @@ RLALGO_INLINE void ShardedPlacement::require_divisible(const State& state, bool 
 }
 
 RLALGO_INLINE void ShardedPlacement::save_optimizer(const std::filesystem::path& directory, const State& state) {
-  if (weights_->replicas().rank() == 0) {
+  const ParameterRanges own = parts(true);
+  const distributed::Team& team = weights_->rounds()->team();
+  if (!own.empty()) {
     char name[64];
-    std::snprintf(name, sizeof name, "optimizer-%05d-of-%05d.safetensors", weights_->team().rank() + 1,
-                  weights_->team().size());
-    write_optimizer_part(directory / name, state, parts());
+    std::snprintf(name, sizeof name, "optimizer-%05d-of-%05d.safetensors", team.rank() + 1, team.size());
+    State first;
+    for (const auto& one : state)
+      if (detail::owner_of(one.first, own) != nullptr) first.push_back(one);
+    write_optimizer_part(directory / name, first, own);
   }
   world_->barrier("saving of the optimizer");
 }

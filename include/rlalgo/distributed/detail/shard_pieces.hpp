@@ -1,0 +1,47 @@
+// What ranks of a team tell and give each other of a unit's shards.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <c10/core/GradMode.h>
+
+#include <rlalgo/distributed/flat_unit.hpp>
+#include <rlalgo/distributed/team.hpp>
+#include <rlalgo/tensor/functions.hpp>
+
+namespace rlalgo::distributed::detail {
+
+// [shard], what sums of gradients begin with.
+inline Tensor no_gradient(const FlatUnit& unit) {
+  const at::ScalarType kind = unit.dtype() == at::kDouble ? at::kDouble : at::kFloat;
+  return tensor::zeros({unit.shard()}, unit.own().options().dtype(kind));
+}
+
+// The number that the fetcher says to all.
+inline std::int64_t heard(Team& team, int fetcher, std::int64_t said) {
+  const auto options = at::TensorOptions().dtype(at::kLong);
+  const Tensor all = tensor::empty({team.size()}, options);
+  team.all_gather(all, tensor::from_values(std::vector<std::int64_t>{said}, options)).wait();
+  return all.const_data_ptr<std::int64_t>()[fetcher];
+}
+
+// This rank's piece of a tensor goes to the fetcher, into `target` there. Both ranks are places among neighbours, of which the team's
+// ranks are some: who is in another team than the fetcher's has nothing to do.
+inline void hand_over(const FlatUnit& unit, const FlatUnit::Entry& entry, int rank, Team& team, int fetcher,
+                      const Tensor& target) {
+  if (fetcher / team.size() != rank / team.size()) return;
+  const c10::NoGradGuard no_grad;
+  const auto ranks = static_cast<std::size_t>(team.size());
+  std::vector<Tensor> sent(ranks), received(ranks);
+  if (const auto part = unit.piece(entry))
+    sent[static_cast<std::size_t>(fetcher) % ranks] = unit.own().detach().narrow(0, part->at, part->size());
+  if (target.defined())
+    for (std::size_t r = 0; r < ranks; ++r)
+      if (const auto part = unit.piece(entry, static_cast<int>(r)))
+        received[r] = target.view({-1}).narrow(0, part->begin, part->size());
+  team.exchange("a weight", sent, received).wait();
+}
+
+}  // namespace rlalgo::distributed::detail
