@@ -1,5 +1,5 @@
 # Floor targets, each with what it alone needs; the components of find_package(rlalgo) have the same names:
-#   rlalgo::host    floors 0-2: nlohmann/json, range-v3, PCRE2, ICU, zlib; no torch, no HTTP on the include path
+#   rlalgo::host    floors 0-2 and the CPU's kernels: nlohmann/json, range-v3, PCRE2, ICU, zlib; no torch, no HTTP on the include path
 #   rlalgo::http    rlalgo::host and the headers of Boost (Asio, Beast)
 #   rlalgo::rlalgo  floors 3-8: rlalgo::http, LibTorch and Eigen
 #   rlalgo::config  floor 9: rlalgo::rlalgo and yaml-cpp
@@ -37,7 +37,7 @@ else()
 endif()
 
 set(_rlalgo_include ${PROJECT_SOURCE_DIR}/include)
-set(RLALGO_HOST_ROOMS core os maths advantage aggregation reward data environment text run)
+set(RLALGO_HOST_ROOMS core cpu os maths advantage aggregation reward data environment text run)
 set(RLALGO_HTTP_ROOMS http)
 set(RLALGO_CONFIG_ROOMS config)
 

@@ -12,6 +12,7 @@ Rules (docs/architecture.md says why):
                   from_blob.h, which has no such form, is the exception
     host_floors   no torch, ATen or c10 header in floors 0-2
     cuda_wing     no torch, ATen or c10 header, nor a room, in cuda/, a .cu or a .cuh
+    cpu_wing      no torch, ATen or c10 header, nor a room but core/, in cpu/
     yaml          yaml-cpp in config/ only
     core          core/ includes the C++ standard library and itself only, os/ POSIX and core/ beside it
     boost         Boost in http/detail/ only
@@ -59,6 +60,7 @@ FLOORS = [
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 HOST_ROOMS = FLOORS[0] + FLOORS[1] + FLOORS[2]
+WINGS = {"cpu", "cuda"}  # the kernels of a device, which any room may include
 DOORS = "(door)"  # the room of rlalgo/<name>.hpp
 DOOR_FLOOR = FLOOR["trainer"]  # a door may include this floor and below, and other doors
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
@@ -94,7 +96,7 @@ def room_of(relative):
 def check_floors(headers):
     for header in headers:
         room = room_of(header.relative)
-        if room == "cuda":
+        if room in WINGS:
             continue
         if room != DOORS and room not in FLOOR:
             yield f"{header.name}: the room {room} has no floor; add it to FLOORS"
@@ -106,7 +108,7 @@ def check_floors(headers):
             if not target.startswith("rlalgo/"):
                 continue
             other = room_of(target.removeprefix("rlalgo/"))
-            if other == room or other == "cuda":
+            if other == room or other in WINGS:
                 continue
             if other == DOORS:
                 if FLOOR.get(room, 0) <= DOOR_FLOOR and room != DOORS:
@@ -148,11 +150,11 @@ def check_core(headers):
                 yield f"{header.name}:{line}: {target}: {room_of(header.relative)}/ needs no library"
 
 
-def check_cuda(sources):
+def check_wing(sources, own, why):
     for source in sources:
         for line, target, _ in source.includes:
-            if TORCH.match(target) or target.startswith("rlalgo/") and not target.startswith("rlalgo/cuda/"):
-                yield f"{source.name}:{line}: {target}: kernels take raw pointers and a stream"
+            if TORCH.match(target) or target.startswith("rlalgo/") and not target.startswith(own):
+                yield f"{source.name}:{line}: {target}: {why}"
 
 
 def check_length(headers, programs):
@@ -441,7 +443,7 @@ def check_order(headers):
 
 
 NAMED_FILE = re.compile(r"(?<![\w/.<>…*{}-])((?:[\w.-]+/)*\w[\w-]*\.(?:hpp|cpp|cuh|cu|py|sh|md|cmake|json|jsonl|txt|yaml|yml))\b(?![\w/*(])")
-OWN_FOLDERS = {"include", "examples", "tests", "benchmarks", "scripts", "python", "cmake", "conan", "docs", "rlalgo"} | set(FLOOR)
+OWN_FOLDERS = {"include", "examples", "tests", "benchmarks", "scripts", "python", "cmake", "conan", "docs", "rlalgo"} | set(FLOOR) | WINGS
 NOT_FILES = {"llama.cpp", "NAME.cuh", "NAME.h"}
 # What stands for transpose, gather, fetch, asynchronous, queue, placement, shard, publish. CHANGELOG.md says what was.
 PRIVATE = re.compile(r"\b(summon\w*|errands?|borrow(s|ed|er)?|lender|lends|whoever|of then|\w*[Hh]olding(?=\.hpp)|(Whole|Sharded)Holding|in slices)\b")
@@ -559,7 +561,8 @@ def main():
         "torch_door": check_includes([*headers, *programs, *tests], TORCH_UMBRELLA, lambda h: True, "include rlalgo/tensor/ and single ATen/ops headers"),
         "aten_ops": check_includes(headers, ATEN_FREE, lambda h: room_of(h.relative) != "tensor", "take tensor/functions.hpp or the _ops.h form"),
         "host_floors": check_includes(headers, TORCH, lambda h: room_of(h.relative) in HOST_ROOMS, "floors 0-2 know no torch"),
-        "cuda_wing": check_cuda(cuda),
+        "cuda_wing": check_wing(cuda, "rlalgo/cuda/", "kernels take raw pointers and a stream"),
+        "cpu_wing": check_wing([h for h in headers if room_of(h.relative) == "cpu"], ("rlalgo/cpu/", "rlalgo/core/"), "kernels take raw pointers"),
         "yaml": check_includes(headers, config_only, lambda h: room_of(h.relative) != "config", "only config/ reads YAML"),
         "core": check_core(headers),
         "boost": check_includes(headers, re.compile(r"^boost/"), lambda h: not h.relative.startswith("http/detail/"), "http/detail/ hides it"),

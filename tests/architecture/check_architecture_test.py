@@ -43,6 +43,8 @@ BROKEN = [
     ("host_floors", "ATen in data", {"include/rlalgo/data/rows.hpp": LIST + '#include <ATen/core/Tensor.h>\ninline void f() { raise("data", 1, {}); }\n'}),
     ("cuda_wing", "torch in a kernel", {"include/rlalgo/cuda/row_sum.cuh": "#include <c10/cuda/CUDAStream.h>\n"}),
     ("cuda_wing", "torch in the table of kernels", {"include/rlalgo/cuda/kernels.hpp": "#include <ATen/core/Tensor.h>\n", "tests/cuda/kernels_test.cpp": ""}),
+    ("cpu_wing", "torch in a kernel of the CPU", {"include/rlalgo/cpu/kernels.hpp": "#include <c10/util/BFloat16.h>\n", "tests/cpu/kernels_test.cpp": ""}),
+    ("cpu_wing", "a room in a kernel of the CPU", {"include/rlalgo/cpu/kernels.hpp": "#include <rlalgo/data/rows.hpp>\n", "tests/cpu/kernels_test.cpp": ""}),
     ("cuda_wing", "a room in a kernel", {"include/rlalgo/cuda/row_sum.cuh": "#include <rlalgo/data/rows.hpp>\n"}),
     ("yaml", "yaml-cpp in data", {"include/rlalgo/loss/concept.hpp": "#include <yaml-cpp/yaml.h>\n"}),
     ("core", "JSON in core", {"include/rlalgo/core/error.hpp": "#include <nlohmann/json.hpp>\n"}),

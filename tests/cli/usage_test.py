@@ -107,7 +107,7 @@ def kernels_that_no_processor_has_are_refused(c):
     for words in (["version"], ["generate", "--model", MODEL]):
         done = subprocess.run([c.program, *words], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
                               env={**os.environ, "RLALGO_CPU": "avx1024"})
-        assert (done.returncode, done.stdout) == (1, "") and "[rlalgo.inference.16]" in done.stderr, (words, done)
+        assert (done.returncode, done.stdout) == (1, "") and "[rlalgo.cpu.1]" in done.stderr, (words, done)
 
 
 @case

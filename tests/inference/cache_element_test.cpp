@@ -31,7 +31,7 @@ TEST_CASE(
   CHECK(EngineConfig{}.for_weights(half).cache_element == best);
   CHECK(EngineConfig{}.for_weights(wide).cache_element == CacheElement::float32);
   CHECK(EngineConfig{.cache_element = CacheElement::float32}.for_weights(half).cache_element == CacheElement::float32);
-  const std::string kernels(inference::detail::best_kernels().name);
+  const std::string kernels(cpu::best_kernels().name);
   CHECK(inference::attends_to_bfloat16() == (kernels == "amx_bf16" || kernels == "avx512_bf16"));
   CHECK(number_raised_by([&] {
           const inference::DecoderEngine engine(config, {.cache_element = CacheElement::bfloat16});

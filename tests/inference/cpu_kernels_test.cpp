@@ -11,5 +11,5 @@ TEST_CASE("the kernels in use are those asked for, else the fastest of this CPU"
   const char* const wish = std::getenv("RLALGO_CPU");
   const std::string expected = wish != nullptr ? wish : "";
   CHECK(inference::cpu_kernels() ==
-        (expected.empty() ? inference::detail::usable_kernels().front()->name : std::string_view(expected)));
+        (expected.empty() ? cpu::usable_kernels().front()->name : std::string_view(expected)));
 }

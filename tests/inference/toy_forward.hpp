@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <rlalgo/core/philox.hpp>
+#include <rlalgo/cpu/kernels.hpp>
 #include <rlalgo/inference/forward.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/model/decoder_config.hpp>
@@ -83,8 +84,8 @@ class ToyForward final : public inference::Forward {
 
  private:
   float* at(const inference::Row& row, std::int64_t position) const {
-    std::byte* const page = row.pages[position / inference::detail::page_positions];
-    return reinterpret_cast<float*>(page + cache_.key_offset(0, 0)) + position % inference::detail::page_positions;
+    std::byte* const page = row.pages[position / cpu::page_positions];
+    return reinterpret_cast<float*>(page + cache_.key_offset(0, 0)) + position % cpu::page_positions;
   }
 
   const inference::KvCache& cache_;

@@ -3,21 +3,13 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <vector>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include <rlalgo/tensor/bfloat16.hpp>
-#include <rlalgo/tensor/detail/amx_products.hpp>
-#include <rlalgo/tensor/detail/avx2_products.hpp>
-#include <rlalgo/tensor/detail/avx512_bf16_products.hpp>
-#include <rlalgo/tensor/detail/avx512_products.hpp>
-#include <rlalgo/tensor/detail/product_tiles.hpp>
 #include <rlalgo/tensor/functions.hpp>
-#include <rlalgo/tensor/lanes.hpp>
 #include <rlalgo/tensor/products.hpp>
 
 namespace {
@@ -61,75 +53,7 @@ const std::vector<Shape> shapes = {{16, 16, 16},     {17, 33, 19},   {12 * 8 + 1
                                    {200, 64, 1600},  {100, 47, 33},  {24, 32, 768},         {40, 4100, 17},
                                    {30, 2100, 1537}, {16, 64, 1536}, {21, 40, 3100}};
 
-#if defined(__x86_64__)
-
-// Whether pack<Width> lays `count` rows of k elements as product_tiles.hpp says, and writes nothing beyond.
-template <class Kernel, int Width>
-bool packs(std::int64_t count, std::int64_t k, bool in_rows) {
-  using T = typename Kernel::Element;
-  const std::int64_t steps = tensor::tiles::steps_of<Kernel>(k), longer = (in_rows ? k : count) + 3;
-  std::vector<T> x(static_cast<std::size_t>((in_rows ? count : k) * longer));
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<T>(i + 1);
-  const tensor::tiles::Strided<T> rows{x.data(), in_rows ? longer : 1, in_rows ? 1 : longer};
-  constexpr float untouched = -7.0f;
-  std::vector<float> out(static_cast<std::size_t>(steps * Width + 16), untouched);
-  Kernel::template pack<Width>(rows, count, k, out.data());
-  for (std::int64_t s = 0; s < steps; ++s)
-    for (std::int64_t i = 0; i < Width; ++i) {
-      T expected[Kernel::per_step] = {};
-      for (std::int64_t e = 0; e < Kernel::per_step; ++e)
-        if (i < count && s * Kernel::per_step + e < k) expected[e] = *rows.at(i, s * Kernel::per_step + e);
-      if (std::memcmp(expected, &out[static_cast<std::size_t>(s * Width + i)], sizeof(float)) != 0) return false;
-    }
-  for (std::int64_t i = steps * Width; i < steps * Width + 16; ++i)
-    if (out[static_cast<std::size_t>(i)] != untouched) return false;
-  return true;
-}
-
-template <class Kernel, int Width>
-void check_packing() {
-  for (std::int64_t count = 1; count <= Width; ++count)
-    for (const std::int64_t k : {1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65, 97})
-      for (const bool in_rows : {false, true}) {
-        CAPTURE(Width, count, k, in_rows);
-        REQUIRE(packs<Kernel, Width>(count, k, in_rows));
-      }
-}
-
-#endif
-
 }  // namespace
-
-#if defined(__x86_64__)
-TEST_CASE("operands are packed step by step, however little of a tile they fill") {
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    check_packing<tensor::avx2::Float32, 6>();
-    check_packing<tensor::avx2::Float32, 16>();
-  } else {
-    rlalgo::support::not_run_in_part("a processor without AVX2");
-  }
-  if (__builtin_cpu_supports("avx512f")) {
-    check_packing<tensor::avx512::Float32, 12>();
-    check_packing<tensor::avx512::Float32, 32>();
-  } else {
-    rlalgo::support::not_run_in_part("a processor without AVX-512");
-  }
-  if (tensor::multiplies_bfloat16() && tensor::has_lanes()) {
-    check_packing<tensor::avx512::Bfloat16, 12>();
-    check_packing<tensor::avx512::Bfloat16, 32>();
-  } else {
-    rlalgo::support::not_run_in_part("a processor without AVX-512 BF16, or RLALGO_CPU without it");
-  }
-  if (tensor::has_amx())
-    check_packing<tensor::amx::Bfloat16, 32>();
-  else
-    rlalgo::support::not_run_in_part("a processor without AMX, or RLALGO_CPU without it");
-}
-#else
-TEST_CASE("operands are packed step by step, however little of a tile they fill") {
-  rlalgo::support::not_run("not an x86-64 processor");
-}
-#endif
 
 TEST_CASE("a product is that of float64 to rounding, whatever lies in rows or columns") {
   for (const at::ScalarType type : here())

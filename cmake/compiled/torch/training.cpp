@@ -7,9 +7,7 @@
 #include <rlalgo/optim/detail/muon_impl.hpp>
 #include <rlalgo/optim/detail/schedule_impl.hpp>
 #include <rlalgo/tensor/detail/attention_impl.hpp>
-#include <rlalgo/tensor/detail/bfloat16_impl.hpp>
 #include <rlalgo/tensor/detail/bfloat16_head_impl.hpp>
-#include <rlalgo/tensor/detail/lanes_impl.hpp>
 #include <rlalgo/tensor/detail/log_prob_head_impl.hpp>
 #include <rlalgo/tensor/detail/large_pages_impl.hpp>
 #include <rlalgo/tensor/detail/on_threads_impl.hpp>

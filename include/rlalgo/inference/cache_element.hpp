@@ -7,14 +7,14 @@
 
 #include <c10/core/ScalarType.h>
 
-#include <rlalgo/inference/detail/best_kernels.hpp>
+#include <rlalgo/cpu/best_kernels.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/model/weights.hpp>
 
 namespace rlalgo::inference {
 
 // Whether this CPU's kernels attend to bfloat16.
-[[nodiscard]] inline bool attends_to_bfloat16() { return detail::best_kernels().attention_bf16 != nullptr; }
+[[nodiscard]] inline bool attends_to_bfloat16() { return cpu::best_kernels().attention_bf16 != nullptr; }
 
 // bfloat16 where the CPU's kernels attend to it, else float32.
 [[nodiscard]] inline CacheElement smallest_cache_element() {

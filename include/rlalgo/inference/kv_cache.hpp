@@ -20,7 +20,6 @@
 #include <cstdint>
 #include <vector>
 
-#include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/page_memory.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/cpu/kernels.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
 
@@ -40,7 +41,7 @@ struct TokenView {
 
 class PrefixCache final : public KvCache::Keeper {
   using PageId = KvCache::PageId;
-  static constexpr std::int64_t width = detail::page_positions;
+  static constexpr std::int64_t width = cpu::page_positions;
   static constexpr PageId none = std::numeric_limits<PageId>::max();
 
  public:

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include <rlalgo/core/philox.hpp>
-#include <rlalgo/inference/detail/best_kernels.hpp>
+#include <rlalgo/cpu/best_kernels.hpp>
 #include <rlalgo/inference/generator.hpp>
 #include <rlalgo/inference/request.hpp>
 
@@ -108,7 +108,7 @@ class TokenDraw {
   // suffices.
   void gather_mass(double top_p);
 
-  const detail::Kernels& kernels_ = detail::best_kernels();
+  const cpu::Kernels& kernels_ = cpu::best_kernels();
   std::span<const float> row_;
   float max_ = 0.0f;
   float scale_ = 1.0f;

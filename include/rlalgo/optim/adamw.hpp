@@ -5,7 +5,7 @@
 //
 // Source: Loshchilov & Hutter, "Decoupled Weight Decay Regularization", arXiv 1711.05101, algorithm 2. The update is
 // ATen's fused kernel, which torch.optim.AdamW(fused=True) runs (`adamw_torch_fused`); bfloat16 weights with masters have one of
-// our own where there are sixteen lanes (tensor/lanes.hpp), whose bits are the same. λ applies where
+// our own where there are sixteen lanes (cpu/lanes.hpp), whose bits are the same. λ applies where
 // model::Parameter::weight_decay is set. p is the master of a parameter (master_weight.hpp): float32 where the model
 // computes in bfloat16. Moments have its dtype and shape; a parameter without gradient in a step is left alone and its
 // t does not advance. Element-wise, so neither threads nor order can change a bit.

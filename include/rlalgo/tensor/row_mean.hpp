@@ -13,8 +13,9 @@
 
 #include <c10/util/BFloat16.h>
 
+#include <rlalgo/cpu/features.hpp>
+#include <rlalgo/cpu/lanes.hpp>
 #include <rlalgo/tensor/functions.hpp>
-#include <rlalgo/tensor/lanes.hpp>
 #include <rlalgo/tensor/on_threads.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -32,16 +33,17 @@ namespace detail {
   __m512 sum[parts];
 #pragma GCC unroll 4
   for (int p = 0; p < parts; ++p) {
-    some[p] = lanes::first(width - column - p * lanes::count);
+    some[p] = cpu::lanes::first(width - column - p * cpu::lanes::count);
     sum[p] = _mm512_setzero_ps();
   }
   for (std::int64_t i = begin; i < end; ++i) {
     const c10::BFloat16* const row = x + i * width + column;
 #pragma GCC unroll 4
-    for (int p = 0; p < parts; ++p) sum[p] = _mm512_add_ps(sum[p], lanes::load(row + p * lanes::count, some[p]));
+    for (int p = 0; p < parts; ++p)
+      sum[p] = _mm512_add_ps(sum[p], cpu::lanes::load(row + p * cpu::lanes::count, some[p]));
   }
 #pragma GCC unroll 4
-  for (int p = 0; p < parts; ++p) lanes::store(sums + column + p * lanes::count, some[p], sum[p]);
+  for (int p = 0; p < parts; ++p) cpu::lanes::store(sums + column + p * cpu::lanes::count, some[p], sum[p]);
 }
 
 }  // namespace detail
@@ -50,13 +52,13 @@ namespace detail {
 
 [[nodiscard]] inline Tensor mean_of_rows(const Tensor& x) {
 #if defined(__x86_64__)
-  if (x.scalar_type() == at::kBFloat16 && x.device().is_cpu() && x.is_contiguous() && has_lanes()) {
+  if (x.scalar_type() == at::kBFloat16 && x.device().is_cpu() && x.is_contiguous() && cpu::has_lanes()) {
     constexpr std::int64_t stretch = 512;
     const std::int64_t rows = x.size(0), width = x.size(1), stretches = (rows + stretch - 1) / stretch;
     const auto* const from = x.const_data_ptr<c10::BFloat16>();
     std::vector<float> sums(static_cast<std::size_t>(stretches * width));
     on_stretches(rows, stretch, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t column = 0; column < width; column += 4 * lanes::count)
+      for (std::int64_t column = 0; column < width; column += 4 * cpu::lanes::count)
         detail::sum_rows(from, begin, end, width, column, sums.data() + begin / stretch * width);
     });
     Tensor out = empty({width}, x.options());

@@ -12,7 +12,7 @@
 #include <rlalgo/config/detail/read_trackers.hpp>
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/run_config.hpp>
-#include <rlalgo/tensor/bfloat16.hpp>
+#include <rlalgo/cpu/features.hpp>
 
 namespace rlalgo::config::detail {
 
@@ -24,7 +24,7 @@ inline void read_precision(Reader& reader, RunConfig& config) {
     if (node == nullptr) continue;
     if (node->kind == Kind::string && node->text == "auto") {
       const bool gpu = config.device != "cpu";
-      if (*key == 'f' || (!gpu && !tensor::multiplies_bfloat16())) continue;
+      if (*key == 'f' || (!gpu && !cpu::multiplies_bfloat16())) continue;
       config.bfloat16 = true;
       if (gpu) {
         reader.findings().warnings.push_back(std::string(key) + ": auto (" + node->place.text() + "): on " +

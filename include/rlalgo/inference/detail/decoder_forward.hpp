@@ -10,9 +10,9 @@
 #include <span>
 #include <vector>
 
+#include <rlalgo/cpu/best_kernels.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/detail/activations.hpp>
-#include <rlalgo/inference/detail/best_kernels.hpp>
 #include <rlalgo/inference/detail/decoder_view.hpp>
 #include <rlalgo/inference/detail/delta_pass.hpp>
 #include <rlalgo/inference/detail/expert_notes.hpp>
@@ -74,7 +74,7 @@ class DecoderForward final : public Forward {
   void reserve(std::int64_t length) override {
     logits_.resize(static_cast<std::size_t>(max_logits_ * config_.vocab_size));
     for (RotaryTable& table : rotary_) table.reserve(length);
-    const std::int64_t padded = (length + page_positions - 1) / page_positions * page_positions;
+    const std::int64_t padded = (length + cpu::page_positions - 1) / cpu::page_positions * cpu::page_positions;
     const std::int64_t group = config_.heads / config_.kv_heads;
     for (Scratch& s : scratch_) {
       s.scores.resize(std::max(s.scores.size(), static_cast<std::size_t>(group * padded / 16)));
@@ -188,17 +188,17 @@ class DecoderForward final : public Forward {
   // y[i, n − begin] = W[n] · x_i + bias[n] for n in [begin, end); y is where the first of the rows has its column `begin`.
   void multiply(const Matrix& w, Activations& x, PhaseRows rows, std::int64_t begin, std::int64_t end, float* y,
                 std::int64_t ldy) const {
-    const LinearArgs args{.x = x.row(rows.first),
-                          .m = rows.count,
-                          .k = w.columns,
-                          .ldx = x.stride(),
-                          .w = w.packed != nullptr ? w.packed : w.data,
-                          .begin = begin,
-                          .end = end,
-                          .y = y,
-                          .ldy = ldy,
-                          .x_bf16 = rounds_ ? x.rounded(rows.first) : nullptr,
-                          .x_version = version_};
+    const cpu::LinearArgs args{.x = x.row(rows.first),
+                               .m = rows.count,
+                               .k = w.columns,
+                               .ldx = x.stride(),
+                               .w = w.packed != nullptr ? w.packed : w.data,
+                               .begin = begin,
+                               .end = end,
+                               .y = y,
+                               .ldy = ldy,
+                               .x_bf16 = rounds_ ? x.rounded(rows.first) : nullptr,
+                               .x_version = version_};
     const auto linear = w.packed != nullptr ? packed_linear_ : w.bf16 ? kernels_.linear_bf16 : kernels_.linear_f32;
     w.quantised != nullptr ? multiply_quantised(*w.quantised, w.first_row, w.bf16, args, linear) : linear(args);
     if (w.rank > 0) add_low_rank(kernels_, rank_, w, rows, begin, end, y, ldy);
@@ -378,7 +378,7 @@ class DecoderForward final : public Forward {
       const auto row_of = [&](std::int64_t item) { return rows.first + item % rows.count; };
       const auto first_keys = [&](std::int64_t item) {
         const Row& of = row(row_of(item));
-        return of.pages[begin_of(of) / page_positions] + cache_.key_offset(kept_layer_, head_of(item));
+        return of.pages[begin_of(of) / cpu::page_positions] + cache_.key_offset(kept_layer_, head_of(item));
       };
       for (std::int64_t item = begin; item < end; ++item) {
         const std::int64_t h = head_of(item), i = row_of(item);
@@ -388,7 +388,7 @@ class DecoderForward final : public Forward {
           store_value(h, i);
           if (item + 1 < end) places_.fetch(row(row_of(item + 1)), kept_layer_, head_of(item + 1));
         }
-        const std::int64_t hidden = begin_of(row(i)), pages = hidden / page_positions;  // left out
+        const std::int64_t hidden = begin_of(row(i)), pages = hidden / cpu::page_positions;  // left out
         attention({.q = q_.row(i) + h * group * d_,
                    .ldq = d_,
                    .group = group,
@@ -396,8 +396,8 @@ class DecoderForward final : public Forward {
                    .pages = row(i).pages + pages,
                    .key_offset = cache_.key_offset(kept_layer_, h),
                    .value_offset = cache_.value_offset(kept_layer_, h),
-                   .length = row(i).position + 1 - pages * page_positions,
-                   .first = hidden - pages * page_positions,
+                   .length = row(i).position + 1 - pages * cpu::page_positions,
+                   .first = hidden - pages * cpu::page_positions,
                    .scale = scale,
                    .cap = static_cast<float>(spec.score_cap),
                    .sinks = layer.sinks != nullptr ? layer.sinks + h * group : nullptr,
@@ -469,7 +469,7 @@ class DecoderForward final : public Forward {
   const model::DecoderConfig& config_;
   const KvCache& cache_;
   Phases phases_;
-  const Kernels& kernels_ = best_kernels();
+  const cpu::Kernels& kernels_ = cpu::best_kernels();
   std::vector<RotaryTable> rotary_;  // of each rotation of the configuration
   std::int64_t d_;                   // padded head dimension
   bool pairs_;                       // keys and values are bfloat16
@@ -492,9 +492,9 @@ class DecoderForward final : public Forward {
   std::int64_t kept_layer_ = 0, carried_ = 0;
   bool alone_ = false;   // rows of this pass are of different sequences: none reads what another one stores
   bool rounds_ = false;  // this pass's products read rows as bfloat16
-  void (*packed_linear_)(const LinearArgs&) = nullptr;  // of its packed weights
-  std::uint64_t version_ = 0;                           // of the rows that products read, of no other pass either
-  std::vector<Scratch> scratch_;                        // per thread
+  void (*packed_linear_)(const cpu::LinearArgs&) = nullptr;  // of its packed weights
+  std::uint64_t version_ = 0;                                // of the rows that products read, of no other pass either
+  std::vector<Scratch> scratch_;                             // per thread
 };
 
 }  // namespace rlalgo::inference::detail

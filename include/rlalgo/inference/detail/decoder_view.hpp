@@ -17,7 +17,7 @@
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/inference/detail/kernels.hpp>
+#include <rlalgo/cpu/kernels.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/expert_adapter.hpp>
 #include <rlalgo/model/linear.hpp>
@@ -53,12 +53,12 @@ struct DecoderView {
   Matrix embedding, head;  // [V, H]
   const float* final_norm = nullptr;
   std::vector<LayerView> layers;
-  std::int64_t most_ranks = 0;                         // adapter columns of one input
-  bool adapted_experts = false;                        // some expert has an adapter
-  bool bf16 = false;                                   // of some matrix
-  bool int8 = false;                                   // what is packed is in 8 bits
-  void (*packed_linear)(const LinearArgs&) = nullptr;  // multiplies by it
-  std::deque<std::vector<float>> widened;              // owns what bf16 vectors and norms became
+  std::int64_t most_ranks = 0;                              // adapter columns of one input
+  bool adapted_experts = false;                             // some expert has an adapter
+  bool bf16 = false;                                        // of some matrix
+  bool int8 = false;                                        // what is packed is in 8 bits
+  void (*packed_linear)(const cpu::LinearArgs&) = nullptr;  // multiplies by it
+  std::deque<std::vector<float>> widened;                   // owns what bf16 vectors and norms became
 };
 
 class DecoderViewer {

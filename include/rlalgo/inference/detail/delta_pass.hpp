@@ -13,13 +13,14 @@
 #include <span>
 #include <vector>
 
+#include <rlalgo/cpu/features.hpp>
+#include <rlalgo/cpu/kernels.hpp>
+#include <rlalgo/cpu/lanes.hpp>
 #include <rlalgo/inference/detail/activations.hpp>
 #include <rlalgo/inference/detail/decoder_view.hpp>
-#include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/detail/phases.hpp>
 #include <rlalgo/inference/forward.hpp>
 #include <rlalgo/model/decoder_config.hpp>
-#include <rlalgo/tensor/lanes.hpp>
 
 namespace rlalgo::inference::detail {
 
@@ -65,7 +66,7 @@ inline void delta_step_plain(const DeltaStep& s) {
 #if defined(__x86_64__)
 // The same, sixteen columns at a time, which are read once from memory and once from the caches.
 [[RLALGO_LANES]] inline void delta_step_lanes(const DeltaStep& s) {
-  namespace lanes = tensor::lanes;
+  namespace lanes = cpu::lanes;
   const __m512 alpha = _mm512_set1_ps(s.alpha), beta = _mm512_set1_ps(s.beta);
   for (std::int64_t j = 0; j < s.e; j += lanes::count) {
     const __mmask16 some = lanes::first(s.e - j);
@@ -88,7 +89,7 @@ inline void delta_step_plain(const DeltaStep& s) {
 
 inline void delta_step(const DeltaStep& s) {
 #if defined(__x86_64__)
-  static const bool wide = tensor::has_lanes();
+  static const bool wide = cpu::has_lanes();
   if (wide) return delta_step_lanes(s);
 #endif
   delta_step_plain(s);
@@ -122,8 +123,9 @@ class DeltaPass {
 
   // out[i] = what out_proj is given of x[i]. `offset`: of the layer in what sequences carry, in numbers. `pass` as for ExpertPass.
   template <class Pass>
-  void run(Pass& pass, Phases& phases, const Kernels& kernels, const LayerView& layer, const model::DeltaSpec& spec,
-           Activations& x, std::span<const Row> rows, std::int64_t offset, Activations& out) {
+  void run(Pass& pass, Phases& phases, const cpu::Kernels& kernels, const LayerView& layer,
+           const model::DeltaSpec& spec, Activations& x, std::span<const Row> rows, std::int64_t offset,
+           Activations& out) {
     const auto m = static_cast<std::int64_t>(rows.size());
     find_runs(rows);
     project(pass, phases, layer, spec, x, m);
@@ -220,8 +222,8 @@ class DeltaPass {
   }
 
   // q, k and v of row i, and its gates.
-  void convolve(const Kernels& kernels, const LayerView& layer, const model::DeltaSpec& spec, std::span<const Row> rows,
-                std::int64_t i, std::int64_t offset) {
+  void convolve(const cpu::Kernels& kernels, const LayerView& layer, const model::DeltaSpec& spec,
+                std::span<const Row> rows, std::int64_t i, std::int64_t offset) {
     const std::int64_t channels = spec.channels(), taps = spec.kernel;
     float* const out = mixed_.row(i);
     for (std::int64_t j = 0; j < taps; ++j) {
@@ -251,7 +253,7 @@ class DeltaPass {
 
   // One value head of a run.
   template <class Pass>
-  void follow(Pass& pass, const Kernels& kernels, const LayerView& layer, const model::DeltaSpec& spec,
+  void follow(Pass& pass, const cpu::Kernels& kernels, const LayerView& layer, const model::DeltaSpec& spec,
               std::span<const Row> rows, const Run& run, std::int64_t h, std::int64_t offset, float* scratch,
               Activations& out) {
     const std::int64_t d = spec.key_dim, e = spec.value_dim, key_head = h / (spec.value_heads / spec.key_heads);

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include <rlalgo/inference/detail/kernels.hpp>
+#include <rlalgo/cpu/kernels.hpp>
 #include <rlalgo/inference/forward.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/model/decoder_config.hpp>
@@ -34,7 +34,7 @@ class ExpertNotes {
              const Experts& experts) const {
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const std::int64_t position = rows[i].position;
-      std::byte* to = rows[i].pages[position / page_positions] + cache.note_offset(position) + offset(layer);
+      std::byte* to = rows[i].pages[position / cpu::page_positions] + cache.note_offset(position) + offset(layer);
       for (std::int64_t j = 0; j < chosen; ++j, to += 2) {
         const auto expert = static_cast<std::uint16_t>(experts.expert(static_cast<std::int64_t>(i), j, chosen));
         std::memcpy(to, &expert, sizeof expert);
@@ -54,7 +54,7 @@ class ExpertNotes {
   std::vector<std::uint16_t> out(width * static_cast<std::size_t>(length));
   for (std::int64_t p = 0; p < length; ++p)
     std::memcpy(out.data() + width * static_cast<std::size_t>(p),
-                sequence.pages[static_cast<std::size_t>(p / page_positions)] + cache.note_offset(p), 2 * width);
+                sequence.pages[static_cast<std::size_t>(p / cpu::page_positions)] + cache.note_offset(p), 2 * width);
   return out;
 }
 

@@ -14,9 +14,9 @@
 
 #include <c10/util/BFloat16.h>
 
+#include <rlalgo/cpu/kernels.hpp>
 #include <rlalgo/inference/detail/activations.hpp>
 #include <rlalgo/inference/detail/decoder_view.hpp>
-#include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/detail/phases.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 
@@ -58,8 +58,8 @@ class ExpertPass {
   // out[i] = what the layer's experts make of x[i], for m rows. `pass` has what the products of a pass share:
   //   multiply(matrix, x, rows, begin, end, y, ldy), low_rank(maps, x, m), rows_anew(), and round(x, row, begin, end).
   template <class Pass>
-  void run(Pass& pass, Phases& phases, const Kernels& kernels, const LayerView& layer, const model::LayerSpec& spec,
-           Activations& x, std::int64_t m, Activations& out) {
+  void run(Pass& pass, Phases& phases, const cpu::Kernels& kernels, const LayerView& layer,
+           const model::LayerSpec& spec, Activations& x, std::int64_t m, Activations& out) {
     const model::ExpertSpec& e = spec.experts;
     const auto act_multiply =
         spec.activation == model::Activation::silu ? kernels.silu_multiply : kernels.gelu_tanh_multiply;
@@ -150,7 +150,8 @@ class ExpertPass {
 
   // The A x of every expert's rows, where experts have an adapter; gate and up have one A.
   template <class Pass, class Map>
-  void low_rank(Pass& pass, Phases& phases, const Kernels& kernels, const LayerView& layer, Activations& x, Map&& map) {
+  void low_rank(Pass& pass, Phases& phases, const cpu::Kernels& kernels, const LayerView& layer, Activations& x,
+                Map&& map) {
     const Matrix& first = map(layer.experts.front());
     if (first.rank == 0) return;
     each_part(phases, first.rank, 2 * first.columns,

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <rlalgo/core/compiled.hpp>
-#include <rlalgo/inference/detail/kernels.hpp>
+#include <rlalgo/cpu/kernels.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
 
 namespace rlalgo::inference {
@@ -19,7 +19,7 @@ struct ElementSize {
   std::int64_t bytes, padding;  // of a number; d is padded to a multiple of
 };
 inline ElementSize size_of(CacheElement element) {
-  return element == CacheElement::bfloat16 ? ElementSize{2, pair_lane} : ElementSize{4, lane};
+  return element == CacheElement::bfloat16 ? ElementSize{2, cpu::pair_lane} : ElementSize{4, cpu::lane};
 }
 
 }  // namespace detail
@@ -32,10 +32,10 @@ RLALGO_INLINE KvCache::KvCache(std::int64_t layers, std::int64_t kv_heads, std::
       kv_heads_(kv_heads),
       head_dim_((head_dim + detail::size_of(element).padding - 1) / detail::size_of(element).padding *
                 detail::size_of(element).padding),
-      head_size_(head_dim_ * detail::page_positions * detail::size_of(element).bytes),
+      head_size_(head_dim_ * cpu::page_positions * detail::size_of(element).bytes),
       note_bytes_(note_bytes),
       notes_(layers * kv_heads * 2 * head_size_),
-      page_size_(notes_ + (note_bytes * detail::page_positions + 63) / 64 * 64),
+      page_size_(notes_ + (note_bytes * cpu::page_positions + 63) / 64 * 64),
       carried_bytes_(carried_bytes),
       state_memory_(state_memory) {}
 
@@ -114,11 +114,11 @@ RLALGO_INLINE std::int64_t KvCache::value_offset(std::int64_t layer, std::int64_
 }
 
 RLALGO_INLINE std::int64_t KvCache::note_offset(std::int64_t position) const noexcept {
-  return notes_ + position % detail::page_positions * note_bytes_;
+  return notes_ + position % cpu::page_positions * note_bytes_;
 }
 
 RLALGO_INLINE std::size_t KvCache::pages_for(std::int64_t positions) noexcept {
-  return static_cast<std::size_t>((positions + detail::page_positions - 1) / detail::page_positions);
+  return static_cast<std::size_t>((positions + cpu::page_positions - 1) / cpu::page_positions);
 }
 
 RLALGO_INLINE bool KvCache::available(std::size_t count) const noexcept {
@@ -140,7 +140,7 @@ RLALGO_INLINE bool KvCache::extend(Sequence& sequence, std::int64_t count) {
 }
 
 RLALGO_INLINE bool KvCache::fork(const Sequence& parent, Sequence& child) {
-  const bool partial = parent.length % detail::page_positions != 0;
+  const bool partial = parent.length % cpu::page_positions != 0;
   if (partial && !available(1)) return false;
   child.length = parent.length;
   child.indexed = parent.indexed;

@@ -4,15 +4,15 @@
 #include <algorithm>
 #include <cstdint>
 
+#include <rlalgo/cpu/kernels.hpp>
 #include <rlalgo/inference/detail/activations.hpp>
 #include <rlalgo/inference/detail/decoder_view.hpp>
-#include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/detail/phases.hpp>
 
 namespace rlalgo::inference::detail {
 
 // y ← row_scale ⊙ (y + scale · rank · Bᵀ) in small blocks.
-inline void add_low_rank(const Kernels& kernels, const Activations& rank, const Matrix& w, PhaseRows of,
+inline void add_low_rank(const cpu::Kernels& kernels, const Activations& rank, const Matrix& w, PhaseRows of,
                          std::int64_t begin, std::int64_t end, float* y, std::int64_t ldy) {
   constexpr std::int64_t block_rows = 16, block_columns = 64;
   float block[block_rows * block_columns];

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstdint>
 
+#include <rlalgo/cpu/kernels.hpp>
+#include <rlalgo/cpu/widen.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/detail/decoder_view.hpp>
-#include <rlalgo/inference/detail/kernels.hpp>
-#include <rlalgo/inference/detail/widen.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/layer_spec.hpp>
 
@@ -17,7 +17,7 @@ inline void embed_row(const model::DecoderConfig& config, const Matrix& table, d
   const std::int64_t offset = static_cast<std::int64_t>(token) * table.columns;
   if (table.bf16) {
     const auto* from = static_cast<const std::uint16_t*>(table.data) + offset;
-    for (std::int64_t j = 0; j < table.columns; ++j) out[j] = widen(from[j]);
+    for (std::int64_t j = 0; j < table.columns; ++j) out[j] = cpu::widen(from[j]);
   } else {
     std::copy_n(static_cast<const float*>(table.data) + offset, table.columns, out);
   }
@@ -27,7 +27,7 @@ inline void embed_row(const model::DecoderConfig& config, const Matrix& table, d
 }
 
 // Of n elements; out may be x.
-inline void normalise_row(const Kernels& kernels, const model::NormSpec& norm, const float* x, const float* weight,
+inline void normalise_row(const cpu::Kernels& kernels, const model::NormSpec& norm, const float* x, const float* weight,
                           float* out, std::int64_t n) {
   if (norm.centred) {
     double sum = 0.0;

@@ -10,10 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/inference/detail/best_kernels.hpp>
+#include <rlalgo/cpu/best_kernels.hpp>
+#include <rlalgo/cpu/int8_matrix.hpp>
 #include <rlalgo/inference/detail/decoder_view.hpp>
-#include <rlalgo/inference/detail/int8_matrix.hpp>
-#include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/quantization.hpp>
 #include <rlalgo/os/memory_stretch.hpp>
 #include <rlalgo/os/thread_pool.hpp>
@@ -58,7 +57,7 @@ class PackedWeights {
     for (Matrix* matrix : missing) {
       matrix->packed = next;
       known_[matrix->data] = held.emplace_back(copies, next);
-      const std::int64_t blocks = blocks_of(matrix->rows);
+      const std::int64_t blocks = cpu::blocks_of(matrix->rows);
       for (std::int64_t begin = 0; begin < blocks; begin += blocks_of_a_task)
         parts.push_back({matrix, begin, std::min(blocks, begin + blocks_of_a_task), next});
       next += bytes_of(*matrix);
@@ -90,8 +89,8 @@ class PackedWeights {
 
   [[nodiscard]] std::size_t bytes_of(const Matrix& m) const {
     const std::int64_t bytes =
-        int8_ ? Int8Layout(m.columns).block_bytes() : kernels_.blocks_bf16->block_bytes(m.columns);
-    return static_cast<std::size_t>(blocks_of(m.rows) * bytes);
+        int8_ ? cpu::Int8Layout(m.columns).block_bytes() : kernels_.blocks_bf16->block_bytes(m.columns);
+    return static_cast<std::size_t>(cpu::blocks_of(m.rows) * bytes);
   }
 
   void write(const Part& part) const {
@@ -100,9 +99,9 @@ class PackedWeights {
     if (!int8_)
       kernels_.blocks_bf16->pack(bf16, m.rows, m.columns, part.begin, part.end, part.out);
     else if (m.bf16)
-      pack_int8(bf16, m.rows, m.columns, part.begin, part.end, part.out);
+      cpu::pack_int8(bf16, m.rows, m.columns, part.begin, part.end, part.out);
     else
-      pack_int8(static_cast<const float*>(m.data), m.rows, m.columns, part.begin, part.end, part.out);
+      cpu::pack_int8(static_cast<const float*>(m.data), m.rows, m.columns, part.begin, part.end, part.out);
   }
 
   // The memory that copies had last where they are gone: new memory is cleared by the system, which takes as long as packing does.
@@ -112,7 +111,7 @@ class PackedWeights {
     return room_;
   }
 
-  const Kernels& kernels_ = best_kernels();
+  const cpu::Kernels& kernels_ = cpu::best_kernels();
   bool int8_, blocks_;
   std::map<const void*, std::weak_ptr<const std::byte>> known_;  // by where the tensor lies
   std::shared_ptr<os::MemoryStretch> room_;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include <rlalgo/inference/detail/kernels.hpp>
+#include <rlalgo/cpu/kernels.hpp>
 #include <rlalgo/inference/forward.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
 
@@ -21,7 +21,7 @@ class PagePlaces {
                  const std::uint16_t* rounded) const {
     std::byte* to = key_place(row, layer, h);
     const auto* from = pairs_ ? reinterpret_cast<const std::byte*>(rounded) : reinterpret_cast<const std::byte*>(key);
-    for (std::int64_t i = 0; i < key_rows(); ++i, to += key_row_bytes, from += 4) std::memcpy(to, from, 4);
+    for (std::int64_t i = 0; i < key_rows(); ++i, to += cpu::key_row_bytes, from += 4) std::memcpy(to, from, 4);
   }
 
   void store_value(const Row& row, std::int64_t layer, std::int64_t h, const float* value,
@@ -37,18 +37,19 @@ class PagePlaces {
   // The lines that both write.
   void fetch(const Row& row, std::int64_t layer, std::int64_t h) const {
     const std::byte *const key = key_place(row, layer, h), *const value = value_place(row, layer, h);
-    for (std::int64_t i = 0; i < key_rows(); ++i) __builtin_prefetch(key + i * key_row_bytes, 1);
+    for (std::int64_t i = 0; i < key_rows(); ++i) __builtin_prefetch(key + i * cpu::key_row_bytes, 1);
     for (std::int64_t byte = 0; byte < 4 * d_; byte += 64) __builtin_prefetch(value + byte, 1);
   }
 
  private:
   // In rows of all positions of a dimension, or of a pair of them.
   [[nodiscard]] std::byte* key_place(const Row& row, std::int64_t layer, std::int64_t h) const {
-    return row.pages[row.position / page_positions] + cache_.key_offset(layer, h) + 4 * (row.position % page_positions);
+    return row.pages[row.position / cpu::page_positions] + cache_.key_offset(layer, h) +
+           4 * (row.position % cpu::page_positions);
   }
   [[nodiscard]] std::byte* value_place(const Row& row, std::int64_t layer, std::int64_t h) const {
-    const std::int64_t t = row.position % page_positions;
-    return row.pages[row.position / page_positions] + cache_.value_offset(layer, h) +
+    const std::int64_t t = row.position % cpu::page_positions;
+    return row.pages[row.position / cpu::page_positions] + cache_.value_offset(layer, h) +
            (pairs_ ? t / 2 * 4 * d_ + t % 2 * 2 : t * 4 * d_);
   }
   [[nodiscard]] std::int64_t key_rows() const { return pairs_ ? d_ / 2 : d_; }

@@ -9,14 +9,14 @@
 
 #include <c10/util/BFloat16.h>
 
-#include <rlalgo/inference/detail/kernels.hpp>
+#include <rlalgo/cpu/kernels.hpp>
 #include <rlalgo/model/quantised_weight.hpp>
 
 namespace rlalgo::inference::detail {
 
 // What `args` asks for, with rows [first + begin, first + end) of `w`; `linear` reads float32, or bfloat16.
-inline void multiply_quantised(const model::QuantisedWeight& w, std::int64_t first, bool bf16, LinearArgs args,
-                               void (*linear)(const LinearArgs&)) {
+inline void multiply_quantised(const model::QuantisedWeight& w, std::int64_t first, bool bf16, cpu::LinearArgs args,
+                               void (*linear)(const cpu::LinearArgs&)) {
   constexpr std::int64_t bytes_at_once = 128 * 1024, step = 8;
   struct alignas(64) Line {
     std::byte bytes[64];

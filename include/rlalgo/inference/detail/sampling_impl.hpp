@@ -14,7 +14,7 @@
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/philox.hpp>
-#include <rlalgo/inference/detail/best_kernels.hpp>
+#include <rlalgo/cpu/kernels.hpp>
 #include <rlalgo/inference/generator.hpp>
 #include <rlalgo/inference/request.hpp>
 #include <rlalgo/inference/sampling.hpp>
@@ -73,7 +73,7 @@ RLALGO_INLINE bool TokenDraw::by_logit(const Candidate& a, const Candidate& b) {
 }
 
 RLALGO_INLINE void TokenDraw::find_maximum() {
-  const detail::MaxResult top = kernels_.maximum(row_.data(), size());
+  const cpu::MaxResult top = kernels_.maximum(row_.data(), size());
   if (!top.finite)
     core::raise("inference", 5,
                 {.what = "the model's logits are not finite",

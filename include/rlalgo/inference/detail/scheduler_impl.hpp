@@ -15,6 +15,7 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/cpu/kernels.hpp>
 #include <rlalgo/inference/detail/append_token.hpp>
 #include <rlalgo/inference/detail/check_request.hpp>
 #include <rlalgo/inference/detail/draw_batch.hpp>
@@ -378,7 +379,7 @@ RLALGO_INLINE std::int64_t Scheduler::add_prompt_rows(std::size_t k, std::int64_
   if (!claim(k, request.prompt, take)) return 0;
   const auto known = static_cast<std::int64_t>(request.result.prompt_log_probs.size());
   const std::int64_t saved = begin + take == request.prompt_size() ? begin + take - 1 : begin + take;
-  const std::int64_t last_page = saved / detail::page_positions * detail::page_positions;
+  const std::int64_t last_page = saved / cpu::page_positions * cpu::page_positions;
   for (std::int64_t p = begin; p < begin + take; ++p) {
     const bool last = p + 1 == request.prompt_size();
     if (last ? !request.drawn : spec.prompt_log_probs && p >= known)
@@ -389,7 +390,7 @@ RLALGO_INLINE std::int64_t Scheduler::add_prompt_rows(std::size_t k, std::int64_
     rows_.push_back({spec.prompt[static_cast<std::size_t>(p)], p, request.prompt.pages.data(), request.prompt.state});
     // The state behind the last page of what is computed now, and where others have gone another way.
     if (request.indexed && (p + 1 == last_page || p + 1 == request.branch))
-      rows_.back().saved = cache_.save(request.prompt.ids[static_cast<std::size_t>(p / detail::page_positions)]);
+      rows_.back().saved = cache_.save(request.prompt.ids[static_cast<std::size_t>(p / cpu::page_positions)]);
   }
   return take;
 }
@@ -425,13 +426,13 @@ RLALGO_INLINE void Scheduler::add_rows(std::size_t k, std::int64_t count) {
                          .index = index,
                          .row = static_cast<std::int64_t>(rows_.size())});
     rows_.push_back({tokens[p], p, slot.sequence.pages.data(), slot.sequence.state});
-    if (slot.request->indexed && (p + 1) % detail::page_positions == 0) save_behind(slot, p);
+    if (slot.request->indexed && (p + 1) % cpu::page_positions == 0) save_behind(slot, p);
   }
 }
 
 RLALGO_INLINE void Scheduler::save_behind(detail::Slot& slot, std::int64_t position) {
   if (cache_.carried_bytes() == 0) return;
-  const KvCache::PageId page = slot.sequence.ids[static_cast<std::size_t>(position / detail::page_positions)];
+  const KvCache::PageId page = slot.sequence.ids[static_cast<std::size_t>(position / cpu::page_positions)];
   // Of what is drawn the last page is enough.
   if (slot.saved) cache_.outdate_saved(*slot.saved);
   slot.saved = page;

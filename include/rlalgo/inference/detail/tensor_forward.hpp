@@ -24,7 +24,7 @@
 
 #include <c10/core/GradMode.h>
 
-#include <rlalgo/inference/detail/kernels.hpp>
+#include <rlalgo/cpu/kernels.hpp>
 #include <rlalgo/inference/detail/rotary_table.hpp>
 #include <rlalgo/inference/detail/tensor_pages.hpp>
 #include <rlalgo/inference/detail/tensor_states.hpp>
@@ -73,9 +73,9 @@ class PagedOperations final : public model::AtenOperations {
                                                  const tensor::Tensor& v,
                                                  const model::AttentionLayout& /*layout*/) const override {
     const std::int64_t layers = std::max<std::int64_t>(1, config_.attention_layers());
-    const std::int64_t width = pages_.arena().size(1) / (layers * 2 * page_positions * config_.kv_heads);
+    const std::int64_t width = pages_.arena().size(1) / (layers * 2 * cpu::page_positions * config_.kv_heads);
     const tensor::Tensor layer = pages_.arena()
-                                     .view({-1, layers, 2, page_positions, config_.kv_heads, width})
+                                     .view({-1, layers, 2, cpu::page_positions, config_.kv_heads, width})
                                      .select(1, kept_layer_)
                                      .narrow(4, 0, config_.head_dim);  // [N, 2, 32, kv, D]
     tensor::put(layer.select(1, 0), rows_->page, rows_->place, k);
@@ -95,11 +95,11 @@ class PagedOperations final : public model::AtenOperations {
   // q [B·M, n, D], layer [N, 2, 32, kv, D] → [B·M, n, D], and [B·M, n] where the layer has sinks.
   [[nodiscard]] model::AttentionOutput attend(const PagedRows::Run& run, const tensor::Tensor& q,
                                               const tensor::Tensor& layer) const {
-    const std::int64_t b = run.sequences, m = run.rows_each, s = run.pages_each * page_positions, kv = config_.kv_heads,
-                       group = config_.heads / kv, d = config_.head_dim;
+    const std::int64_t b = run.sequences, m = run.rows_each, s = run.pages_each * cpu::page_positions,
+                       kv = config_.kv_heads, group = config_.heads / kv, d = config_.head_dim;
     const double scale = config_.spec(layer_).score_scale;
     const tensor::Tensor kept =
-        layer.index_select(0, run.pages).view({b, run.pages_each, 2, page_positions, kv, d}).to(at::kFloat);
+        layer.index_select(0, run.pages).view({b, run.pages_each, 2, cpu::page_positions, kv, d}).to(at::kFloat);
     const tensor::Tensor keys = kept.select(2, 0).reshape({b, s, kv, d}).permute({0, 2, 3, 1});    // [B, kv, D, S]
     const tensor::Tensor values = kept.select(2, 1).reshape({b, s, kv, d}).permute({0, 2, 1, 3});  // [B, kv, S, D]
     const tensor::Tensor queries = q.reshape({b, m, kv, group, d})
@@ -252,10 +252,11 @@ class TensorForward final : public Forward {
         const std::int64_t position = rows[i].position;
         to.rows.push_back(static_cast<std::int64_t>(i));
         to.positions.push_back(position);
-        page.push_back(TensorPages::number(rows[i].pages[position / page_positions]));
-        place.push_back(position % page_positions);
+        page.push_back(TensorPages::number(rows[i].pages[position / cpu::page_positions]));
+        place.push_back(position % cpu::page_positions);
       }
-      to.pages.emplace_back(rows[begin].pages, static_cast<std::size_t>(rows[end - 1].position / page_positions + 1));
+      to.pages.emplace_back(rows[begin].pages,
+                            static_cast<std::size_t>(rows[end - 1].position / cpu::page_positions + 1));
       if (&to == &longer) add(longer, static_cast<std::int64_t>(end - begin));
       begin = end;
     }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/cpu/features.hpp>
 #include <rlalgo/model/aten_operations.hpp>
 #include <rlalgo/model/cpu_operations.hpp>
 #include <rlalgo/model/detail/cpu_attention.hpp>
@@ -100,7 +101,7 @@ namespace detail {
 // f(T{}, begin, count) for stretches of n elements of a type T that has sixteen lanes here; else false.
 template <class F>
 bool on_lanes(at::ScalarType type, std::int64_t n, const F& f) {
-  if (!tensor::has_lanes() || (type != at::kFloat && type != at::kBFloat16)) return false;
+  if (!cpu::has_lanes() || (type != at::kFloat && type != at::kBFloat16)) return false;
   tensor::on_stretches(n, stretch_of(1), [&](std::int64_t begin, std::int64_t end) {
     type == at::kFloat ? f(float{}, begin, end - begin) : f(c10::BFloat16{}, begin, end - begin);
   });

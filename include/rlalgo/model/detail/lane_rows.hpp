@@ -3,7 +3,8 @@
 
 #include <cstdint>
 
-#include <rlalgo/tensor/lanes.hpp>
+#include <rlalgo/cpu/features.hpp>
+#include <rlalgo/cpu/lanes.hpp>
 
 namespace rlalgo::model::detail {
 
@@ -11,7 +12,7 @@ namespace rlalgo::model::detail {
 template <class T>
 [[nodiscard]] bool has_lane_rows() {
 #if defined(__x86_64__)
-  return sizeof(T) <= sizeof(float) && tensor::has_lanes();
+  return sizeof(T) <= sizeof(float) && cpu::has_lanes();
 #else
   return false;
 #endif
@@ -21,7 +22,7 @@ template <class T>
 
 namespace lane_rows {
 
-namespace lanes = tensor::lanes;
+namespace lanes = cpu::lanes;
 
 template <class T>
 [[nodiscard, RLALGO_LANES]] inline float sum_of_squares(const T* x, std::int64_t n) {

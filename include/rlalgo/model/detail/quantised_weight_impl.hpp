@@ -21,10 +21,11 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/cpu/features.hpp>
+#include <rlalgo/cpu/lanes.hpp>
 #include <rlalgo/model/quantised_weight.hpp>
 #include <rlalgo/tensor/blockwise_8bit.hpp>
 #include <rlalgo/tensor/functions.hpp>
-#include <rlalgo/tensor/lanes.hpp>
 #include <rlalgo/tensor/on_threads.hpp>
 
 namespace rlalgo::model {
@@ -185,11 +186,11 @@ template <class T>
   const __m512 table = _mm512_loadu_ps(values), factor = _mm512_set1_ps(scale);
   const __m128i low = _mm_set1_epi8(0x0F);
   std::int64_t i = 0;
-  for (; i + tensor::lanes::count <= count; i += tensor::lanes::count) {
+  for (; i + cpu::lanes::count <= count; i += cpu::lanes::count) {
     const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes + (first + i) / 2));
     const __m128i both = _mm_unpacklo_epi8(_mm_and_si128(_mm_srli_epi16(bytes, 4), low), _mm_and_si128(bytes, low));
     const __m512 x = _mm512_mul_ps(_mm512_permutexvar_ps(_mm512_cvtepu8_epi32(both), table), factor);
-    tensor::lanes::store(out + i, 0xFFFF, x);
+    cpu::lanes::store(out + i, 0xFFFF, x);
   }
   if (i < count) write_codes(codes, values, scale, first + i, count - i, out + i);
 }
@@ -199,7 +200,7 @@ template <class T>
 void write_stretch(const std::uint8_t* codes, const float* values, float scale, std::int64_t first, std::int64_t count,
                    T* out) {
 #if defined(__x86_64__)
-  static const bool in_lanes = tensor::has_lanes();
+  static const bool in_lanes = cpu::has_lanes();
   if (in_lanes && first % 2 == 0) return write_codes_in_lanes(codes, values, scale, first, count, out);
 #endif
   write_codes(codes, values, scale, first, count, out);

@@ -13,12 +13,12 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/cpu/features.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/optim/adamw.hpp>
 #include <rlalgo/optim/detail/master_update.hpp>
 #include <rlalgo/optim/detail/named_state.hpp>
 #include <rlalgo/optim/master_weight.hpp>
-#include <rlalgo/tensor/lanes.hpp>
 #include <rlalgo/tensor/on_threads.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -82,7 +82,7 @@ RLALGO_INLINE void AdamW::update(double learning_rate, bool decayed) {
   const auto update_at_once = [&](Entry& e, const Tensor& gradient) {
     const Tensor& value = e.parameter.value;
     if (value.scalar_type() != c10::ScalarType::BFloat16 || gradient.scalar_type() != value.scalar_type() ||
-        !value.device().is_cpu() || !gradient.is_contiguous() || !tensor::has_lanes())
+        !value.device().is_cpu() || !gradient.is_contiguous() || !cpu::has_lanes())
       return false;
     const double t = *e.updates.data_ptr<float>();
     const detail::AdamWNumbers numbers(learning_rate, config_.beta1, config_.beta2, config_.epsilon,

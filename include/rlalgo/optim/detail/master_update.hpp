@@ -7,7 +7,7 @@
 
 #include <c10/util/BFloat16.h>
 
-#include <rlalgo/tensor/lanes.hpp>
+#include <rlalgo/cpu/lanes.hpp>
 
 namespace rlalgo::optim::detail {
 
@@ -38,7 +38,7 @@ struct AdamWNumbers {
 
 #if defined(__x86_64__)
 
-namespace lanes = tensor::lanes;
+namespace lanes = cpu::lanes;
 
 [[RLALGO_LANES]] inline void update_masters(const MasterMemory& all, std::int64_t begin, std::int64_t end,
                                             const AdamWNumbers& numbers) {

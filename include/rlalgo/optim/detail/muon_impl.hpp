@@ -12,10 +12,10 @@
 #include <c10/core/GradMode.h>
 
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/cpu/features.hpp>
 #include <rlalgo/optim/detail/by_parameter.hpp>
 #include <rlalgo/optim/detail/named_state.hpp>
 #include <rlalgo/optim/muon.hpp>
-#include <rlalgo/tensor/bfloat16.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
 namespace rlalgo::optim {
@@ -34,7 +34,7 @@ RLALGO_INLINE Tensor orthogonalized(const Tensor& h, std::int64_t steps) {
   const bool tall = h.size(0) > h.size(1);
   // Products of bfloat16 numbers are added in float32 and rounded; where the processor has no such instruction, the same is done with
   // float32 matrices that hold them.
-  const bool wide = h.device().is_cpu() && !tensor::multiplies_bfloat16();
+  const bool wide = h.device().is_cpu() && !cpu::multiplies_bfloat16();
   const auto product = [&](const Tensor& x, const Tensor& y) {
     if (!wide) return tensor::mm(x, y);
     return tensor::mm(x.to(at::kFloat), y.to(at::kFloat)).to(at::kBFloat16);

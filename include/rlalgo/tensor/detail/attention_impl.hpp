@@ -12,20 +12,19 @@
 #include <vector>
 
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/cpu/features.hpp>
+#include <rlalgo/cpu/products.hpp>
 #include <rlalgo/tensor/attention.hpp>
 #include <rlalgo/tensor/detail/attention_rows.hpp>
-#include <rlalgo/tensor/detail/avx512_products.hpp>
 #include <rlalgo/tensor/detail/bfloat16_kernel.hpp>
 #include <rlalgo/tensor/detail/block_products.hpp>
-#include <rlalgo/tensor/detail/product_tiles.hpp>
 #include <rlalgo/tensor/functions.hpp>
-#include <rlalgo/tensor/lanes.hpp>
 #include <rlalgo/tensor/on_threads.hpp>
 
 namespace rlalgo::tensor {
 
 RLALGO_INLINE bool has_attention(at::ScalarType type) {
-  return type == at::kFloat ? has_lanes() : type == at::kBFloat16 && detail::has_bfloat16_kernel();
+  return type == at::kFloat ? cpu::has_lanes() : type == at::kBFloat16 && detail::has_bfloat16_kernel();
 }
 
 #if defined(__x86_64__)
@@ -114,7 +113,7 @@ struct AttentionBlocks : BlockProducts<Kernel> {
 
   // What a thread needs for one block.
   struct Scratch {
-    tiles::Room left, keys, keys_by_row, values, queries, grads, state, query_sums;
+    cpu::tiles::Room left, keys, keys_by_row, values, queries, grads, state, query_sums;
     alignas(64) std::array<float, most_block_queries * block_keys> scores, pulls;
     alignas(64) std::array<Number, most_block_queries * block_keys> weights, changes;
     std::vector<rows::Running> running;
@@ -316,7 +315,7 @@ void attend_backward(const Tensor& grad, const AttentionOperands& in, const Tens
 // f(kernel) with the kernel for a type.
 template <class F>
 void with_attention_kernel(at::ScalarType type, const F& f) {
-  if (type == at::kFloat) return f(avx512::Float32());
+  if (type == at::kFloat) return f(cpu::avx512::Float32());
   with_bfloat16_kernel(f);
 }
 

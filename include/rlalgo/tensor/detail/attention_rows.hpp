@@ -9,9 +9,11 @@
 #include <cmath>
 #include <cstdint>
 
-#include <rlalgo/tensor/lanes.hpp>
+#include <rlalgo/cpu/lanes.hpp>
 
 namespace rlalgo::tensor::rows {
+
+namespace lanes = cpu::lanes;
 
 // The running softmax of a query: Σ exp(s_j − top) over the keys so far.
 struct Running {

@@ -10,12 +10,12 @@
 #include <vector>
 
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/cpu/products.hpp>
 #include <rlalgo/tensor/detail/attention_rows.hpp>
 #include <rlalgo/tensor/detail/bfloat16_head.hpp>
 #include <rlalgo/tensor/detail/bfloat16_kernel.hpp>
 #include <rlalgo/tensor/detail/block_products.hpp>
 #include <rlalgo/tensor/detail/logit_rows.hpp>
-#include <rlalgo/tensor/detail/product_tiles.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/on_threads.hpp>
 
@@ -52,7 +52,7 @@ RLALGO_INLINE std::int64_t Bfloat16Head::stretches() const { return (words_ + st
 
 #if defined(__x86_64__)
 
-static_assert(amx::Bfloat16::tile_columns == 32 && avx512::Bfloat16::tile_columns == 32);
+static_assert(cpu::amx::Bfloat16::tile_columns == 32 && cpu::avx512::Bfloat16::tile_columns == 32);
 
 template <class Kernel>
 void Bfloat16Head::reduce(const Tensor& maximum, const Tensor& sum, const Tensor& moment, float* chosen) const {
@@ -60,7 +60,7 @@ void Bfloat16Head::reduce(const Tensor& maximum, const Tensor& sum, const Tensor
   using Number = typename Blocks::Number;
   const auto* const w = weight_.const_data_ptr<Number>();
   const float* const bias = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
-  tiles::Room states;
+  cpu::tiles::Room states;
   const auto hidden =
       Blocks::pack_right(Blocks::strided(hidden_.const_data_ptr<Number>(), width_, 1), tokens_, width_, states);
   const auto row_of = [&](const Tensor& x, std::int64_t stretch) {
@@ -68,7 +68,7 @@ void Bfloat16Head::reduce(const Tensor& maximum, const Tensor& sum, const Tensor
   };
   const auto inverse = static_cast<float>(1.0 / options_.temperature);
   on_threads(stretches(), [&](std::int64_t stretch) {
-    thread_local tiles::Room left_room, products;
+    thread_local cpu::tiles::Room left_room, products;
     [[maybe_unused]] const typename Kernel::Scope scope;
     float* const top = row_of(maximum, stretch);
     float* const total = row_of(sum, stretch);
@@ -116,7 +116,7 @@ void Bfloat16Head::differentiate(const float* of_log_prob, const float* of_entro
   const auto inverse = static_cast<float>(1.0 / options_.temperature);
   const bool of_hidden = gradients.hidden.defined(), of_weight = gradients.weight.defined();
   const std::int64_t panels = Blocks::up(width_, Blocks::width) / Blocks::width;
-  tiles::Room states, states_by_row;
+  cpu::tiles::Room states, states_by_row;
   const auto hidden = Blocks::pack_right(Blocks::strided(h, width_, 1), tokens_, width_, states);
   // h with tokens as terms, a chunk after the other.
   const std::int64_t chunk_panel = Blocks::width * Blocks::steps(chunk_), chunk_floats = panels * chunk_panel;
@@ -131,7 +131,7 @@ void Bfloat16Head::differentiate(const float* of_log_prob, const float* of_entro
   const std::int64_t tile = std::clamp(Blocks::up(wanted, block_words), block_words, Blocks::up(words_, block_words));
   const std::int64_t stride = Blocks::up(tokens_, 32), stretch = std::min(tile, stretch_words);
   const std::int64_t stretch_panel = Blocks::width * Blocks::steps(stretch), stretch_floats = panels * stretch_panel;
-  tiles::Room of_logits, weights_by_row, sums;
+  cpu::tiles::Room of_logits, weights_by_row, sums;
   auto* const slopes = reinterpret_cast<Number*>(of_logits.of(tile * stride / 2));
   float* const transposed =
       of_hidden ? weights_by_row.of(Blocks::up(tile, stretch) / stretch * stretch_floats) : nullptr;
@@ -139,7 +139,7 @@ void Bfloat16Head::differentiate(const float* of_log_prob, const float* of_entro
 
   // ∂/∂l of a block of words from `word` on, number `at` of its tile, and what follows from it alone.
   const auto of_words = [&](std::int64_t word, std::int64_t at, std::int64_t count) {
-    thread_local tiles::Room left_room, products, grad_room;
+    thread_local cpu::tiles::Room left_room, products, grad_room;
     float* const block = products.of(block_words * chunk_);
     Number* const own = slopes + at * stride;
     const float* const left =
@@ -185,7 +185,7 @@ void Bfloat16Head::differentiate(const float* of_log_prob, const float* of_entro
     });
     if (!of_hidden) continue;
     on_stretches(tokens_, block_tokens, [&](std::int64_t from, std::int64_t to) {
-      thread_local tiles::Room left_room;
+      thread_local cpu::tiles::Room left_room;
       [[maybe_unused]] const typename Kernel::Scope scope;
       for (std::int64_t at = 0; at < end - begin; at += stretch) {
         const std::int64_t depth = std::min(stretch, end - begin - at);

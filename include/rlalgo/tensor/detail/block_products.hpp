@@ -14,7 +14,7 @@
 
 #include <c10/util/BFloat16.h>
 
-#include <rlalgo/tensor/detail/product_tiles.hpp>
+#include <rlalgo/cpu/products.hpp>
 
 namespace rlalgo::tensor::detail {
 
@@ -32,29 +32,29 @@ struct BlockProducts {
   };
 
   // x[i, s] at i · rows + s · columns, one of which is 1.
-  static tiles::Strided<Element> strided(const Number* x, std::int64_t rows, std::int64_t columns) {
+  static cpu::tiles::Strided<Element> strided(const Number* x, std::int64_t rows, std::int64_t columns) {
     return {reinterpret_cast<const Element*>(x), rows, columns};
   }
   static std::int64_t up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
-  static std::int64_t steps(std::int64_t depth) { return tiles::steps_of<Kernel>(depth); }
+  static std::int64_t steps(std::int64_t depth) { return cpu::tiles::steps_of<Kernel>(depth); }
 
   // a[i, s] = x[i, s]
-  static const float* pack_left(const tiles::Strided<Element>& x, std::int64_t rows, std::int64_t depth,
-                                tiles::Room& room) {
+  static const float* pack_left(const cpu::tiles::Strided<Element>& x, std::int64_t rows, std::int64_t depth,
+                                cpu::tiles::Room& room) {
     float* const out = room.of(up(rows, height) * steps(depth));
     for (std::int64_t i = 0; i < rows; i += height)
-      tiles::pack_rows<Kernel>({x.at(i, 0), x.rows, x.columns}, std::min(height, rows - i), depth,
-                               out + i * steps(depth));
+      cpu::tiles::pack_rows<Kernel>({x.at(i, 0), x.rows, x.columns}, std::min(height, rows - i), depth,
+                                    out + i * steps(depth));
     return out;
   }
   // b[s, n] = x[n, s], panel after panel from `out` on.
-  static void pack_panels(const tiles::Strided<Element>& x, std::int64_t columns, std::int64_t depth,
+  static void pack_panels(const cpu::tiles::Strided<Element>& x, std::int64_t columns, std::int64_t depth,
                           std::int64_t panel, float* out) {
     for (std::int64_t n = 0; n < columns; n += width, out += panel)
       Kernel::template pack<width>({x.at(n, 0), x.rows, x.columns}, std::min(width, columns - n), depth, out);
   }
-  static Right pack_right(const tiles::Strided<Element>& x, std::int64_t columns, std::int64_t depth,
-                          tiles::Room& room) {
+  static Right pack_right(const cpu::tiles::Strided<Element>& x, std::int64_t columns, std::int64_t depth,
+                          cpu::tiles::Room& room) {
     const std::int64_t panel = width * steps(depth);
     float* const out = room.of(up(columns, width) / width * panel);
     pack_panels(x, columns, depth, panel, out);
@@ -65,18 +65,18 @@ struct BlockProducts {
                        float* out, std::int64_t stride, bool adds) {
     for (std::int64_t n = 0; n < columns; n += width)
       for (std::int64_t i = 0; i < rows; i += height)
-        tiles::tile_of<Kernel>(std::min(height, rows - i), a + i * steps(depth), b.from(n).data, steps(depth),
-                               sums(out + i * stride + n, stride, adds), std::min(width, columns - n));
+        cpu::tiles::tile_of<Kernel>(std::min(height, rows - i), a + i * steps(depth), b.from(n).data, steps(depth),
+                                    sums(out + i * stride + n, stride, adds), std::min(width, columns - n));
   }
 
   // With a left side that is packed for this product alone.
-  static void multiply(const tiles::Strided<Element>& a, std::int64_t rows, const Right& b, std::int64_t columns,
-                       std::int64_t depth, float* out, std::int64_t stride, bool adds, tiles::Room& room) {
+  static void multiply(const cpu::tiles::Strided<Element>& a, std::int64_t rows, const Right& b, std::int64_t columns,
+                       std::int64_t depth, float* out, std::int64_t stride, bool adds, cpu::tiles::Room& room) {
     multiply(rows, pack_left(a, rows, depth, room), b, columns, depth, out, stride, adds);
   }
 
  private:
-  static tiles::Destination<Element> sums(float* out, std::int64_t stride, bool adds) {
+  static cpu::tiles::Destination<Element> sums(float* out, std::int64_t stride, bool adds) {
     if constexpr (sizeof(Element) == sizeof(float))
       return {.c = out, .ldc = stride, .adds = adds, .alpha = 1.0f};
     else  // what waits for the next block of k is float32

@@ -10,9 +10,11 @@
 
 #include <c10/util/BFloat16.h>
 
-#include <rlalgo/tensor/lanes.hpp>
+#include <rlalgo/cpu/lanes.hpp>
 
 namespace rlalgo::tensor::logit_rows {
+
+namespace lanes = cpu::lanes;
 
 // Products w·h of words and tokens: word v's are at data[v · stride].
 struct Block {

@@ -7,13 +7,9 @@
 #include <vector>
 
 #include <rlalgo/core/compiled.hpp>
-#include <rlalgo/tensor/bfloat16.hpp>
-#include <rlalgo/tensor/detail/amx_products.hpp>
-#include <rlalgo/tensor/detail/avx2_products.hpp>
-#include <rlalgo/tensor/detail/avx512_bf16_products.hpp>
-#include <rlalgo/tensor/detail/avx512_products.hpp>
+#include <rlalgo/cpu/features.hpp>
+#include <rlalgo/cpu/products.hpp>
 #include <rlalgo/tensor/detail/forced_kernels.hpp>
-#include <rlalgo/tensor/detail/product_tiles.hpp>
 #include <rlalgo/tensor/on_threads.hpp>
 #include <rlalgo/tensor/products.hpp>
 
@@ -28,7 +24,7 @@ struct KernelsOfTypes {
 inline KernelsOfTypes product_kernels_here() {
   KernelsOfTypes found;
 #if defined(__x86_64__)
-  const std::string_view name = forced_kernels();
+  const std::string_view name = cpu::forced_kernels();
   if (name == "portable") return found;
   if (!__builtin_cpu_is("intel")) {
     if (__builtin_cpu_supports("avx512f") && name != "avx2")
@@ -37,9 +33,9 @@ inline KernelsOfTypes product_kernels_here() {
       found.float32 = ProductKernels::avx2;
   }
   const bool multiplies =
-      multiplies_bfloat16() && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+      cpu::multiplies_bfloat16() && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
   if (multiplies)
-    found.bfloat16 = name != "avx512_bf16" && has_amx() ? ProductKernels::amx : ProductKernels::avx512_bf16;
+    found.bfloat16 = name != "avx512_bf16" && cpu::has_amx() ? ProductKernels::amx : ProductKernels::avx512_bf16;
 #endif
   return found;
 }
@@ -84,20 +80,20 @@ inline std::int64_t fewest_of_product(at::ScalarType type) {
 }
 
 template <class T>
-tiles::Strided<T> strided(const Tensor& x) {
+cpu::tiles::Strided<T> strided(const Tensor& x) {
   return {static_cast<const T*>(x.const_data_ptr()), x.stride(0), x.stride(1)};
 }
 
 template <class Kernel, class T = typename Kernel::Element>
-void multiply_strided(const tiles::Strided<T>& a, const tiles::Strided<T>& b, std::int64_t m, std::int64_t n,
-                      std::int64_t k, tiles::Destination<T> to) {
+void multiply_strided(const cpu::tiles::Strided<T>& a, const cpu::tiles::Strided<T>& b, std::int64_t m, std::int64_t n,
+                      std::int64_t k, cpu::tiles::Destination<T> to) {
   constexpr std::int64_t tile_rows = Kernel::tile_rows, tile_columns = Kernel::tile_columns;
   constexpr std::int64_t most_columns = 64 * tile_columns;  // of packed B: 6 MB with 32 columns a tile
-  thread_local tiles::Room packed;
+  thread_local cpu::tiles::Room packed;
   thread_local std::vector<float> waiting;
   static_assert(Kernel::block <= block_of_products && Kernel::block % Kernel::whole_steps == 0);
-  const std::int64_t all = tiles::steps_of<Kernel>(k), blocks = (all + Kernel::block - 1) / Kernel::block;
-  const std::int64_t longest = tiles::steps_of<Kernel>((all + blocks - 1) / blocks * Kernel::per_step),
+  const std::int64_t all = cpu::tiles::steps_of<Kernel>(k), blocks = (all + Kernel::block - 1) / Kernel::block;
+  const std::int64_t longest = cpu::tiles::steps_of<Kernel>((all + blocks - 1) / blocks * Kernel::per_step),
                      block = longest * Kernel::per_step;
   const std::int64_t row_tiles = (m + tile_rows - 1) / tile_rows;
   for (std::int64_t column = 0; column < n; column += most_columns) {
@@ -114,7 +110,7 @@ void multiply_strided(const tiles::Strided<T>& a, const tiles::Strided<T>& b, st
     const std::int64_t parts = threads > 1 ? 4 * threads : 1, row_parts = std::min(row_tiles, parts);
     const std::int64_t column_parts = std::min(panels, std::max<std::int64_t>(1, threads / row_parts));
     for (std::int64_t begin = 0; begin < k; begin += block) {
-      const std::int64_t depth = std::min(block, k - begin), steps = tiles::steps_of<Kernel>(depth);
+      const std::int64_t depth = std::min(block, k - begin), steps = cpu::tiles::steps_of<Kernel>(depth);
       to.first = begin == 0;
       to.last = begin + depth == k;
       on_threads(panels, [&](std::int64_t p) {
@@ -123,16 +119,17 @@ void multiply_strided(const tiles::Strided<T>& a, const tiles::Strided<T>& b, st
                                             panel + p * tile_columns * steps);
       });
       on_threads(row_parts * column_parts, [&](std::int64_t i) {
-        thread_local tiles::Room room;
+        thread_local cpu::tiles::Room room;
         const std::int64_t r = i / column_parts, c_part = i % column_parts;
-        const tiles::Part part{.row = row_tiles * r / row_parts * tile_rows,
-                               .row_end = std::min(m, row_tiles * (r + 1) / row_parts * tile_rows),
-                               .column = panels * c_part / column_parts * tile_columns,
-                               .column_end = std::min(columns, panels * (c_part + 1) / column_parts * tile_columns)};
-        tiles::Destination<T> here = to;
+        const cpu::tiles::Part part{
+            .row = row_tiles * r / row_parts * tile_rows,
+            .row_end = std::min(m, row_tiles * (r + 1) / row_parts * tile_rows),
+            .column = panels * c_part / column_parts * tile_columns,
+            .column_end = std::min(columns, panels * (c_part + 1) / column_parts * tile_columns)};
+        cpu::tiles::Destination<T> here = to;
         here.c += column;
-        tiles::multiply_part<Kernel>(part, {a.at(0, begin), a.rows, a.columns}, panel, depth, here,
-                                     room.of(tiles::chunk_rows * longest));
+        cpu::tiles::multiply_part<Kernel>(part, {a.at(0, begin), a.rows, a.columns}, panel, depth, here,
+                                          room.of(cpu::tiles::chunk_rows * longest));
       });
     }
   }
@@ -142,10 +139,10 @@ template <class Kernel>
 void multiply_matrices(const Tensor& out, const Tensor& a, const Tensor& b, bool adds, double alpha) {
   using T = typename Kernel::Element;
   const std::int64_t m = a.size(0), k = a.size(1), n = b.size(1);
-  const tiles::Destination<T> to{.c = static_cast<T*>(out.mutable_data_ptr()),
-                                 .ldc = out.stride(1) == 1 ? out.stride(0) : out.stride(1),
-                                 .adds = adds,
-                                 .alpha = static_cast<float>(alpha)};
+  const cpu::tiles::Destination<T> to{.c = static_cast<T*>(out.mutable_data_ptr()),
+                                      .ldc = out.stride(1) == 1 ? out.stride(0) : out.stride(1),
+                                      .adds = adds,
+                                      .alpha = static_cast<float>(alpha)};
   if (out.stride(1) == 1)
     multiply_strided<Kernel>(strided<T>(a), strided<T>(b), m, n, k, to);
   else  // outᵀ = bᵀ aᵀ
@@ -169,16 +166,16 @@ RLALGO_INLINE bool multiply_into(const Tensor& out, const Tensor& a, const Tenso
     case ProductKernels::libtorch:
       return false;
     case ProductKernels::avx2:
-      detail::multiply_matrices<avx2::Float32>(out, a, b, adds, alpha);
+      detail::multiply_matrices<cpu::avx2::Float32>(out, a, b, adds, alpha);
       break;
     case ProductKernels::avx512:
-      detail::multiply_matrices<avx512::Float32>(out, a, b, adds, alpha);
+      detail::multiply_matrices<cpu::avx512::Float32>(out, a, b, adds, alpha);
       break;
     case ProductKernels::avx512_bf16:
-      detail::multiply_matrices<avx512::Bfloat16>(out, a, b, adds, alpha);
+      detail::multiply_matrices<cpu::avx512::Bfloat16>(out, a, b, adds, alpha);
       break;
     case ProductKernels::amx:
-      detail::multiply_matrices<amx::Bfloat16>(out, a, b, adds, alpha);
+      detail::multiply_matrices<cpu::amx::Bfloat16>(out, a, b, adds, alpha);
       break;
   }
   return true;
