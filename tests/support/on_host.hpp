@@ -53,6 +53,9 @@ struct dim3 {
 using cudaError_t = int;
 using cudaStream_t = void*;
 inline constexpr cudaError_t cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorInvalidConfiguration = 9;
+inline const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaErrorInvalidValue ? "invalid argument" : "invalid configuration argument";
+}
 inline dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace rlalgo::support::on_host {

@@ -21,7 +21,8 @@ using Stream = void*;  // a cudaStream_t
 enum class Element { float32, bfloat16 };
 
 // y = w·round(x·r), r = (mean x² + ε)^(−½) of each row; the product x·r is rounded to the element, as transformers' Llama does.
-// With `one_more`, Gemma's norm: y = (1 + w)·x·r, rounded once. With `residual`, x ← x + residual first, in place.
+// With `once` it is not; with `one_more`, Gemma's norm, y = (1 + w)·x·r, rounded once. With `residual`, x ← x + residual first, in
+// place.
 struct RmsNorm {
   void* x = nullptr;               // [rows, width]; written to only with a residual
   const void* residual = nullptr;  // [rows, width], or null
@@ -30,7 +31,7 @@ struct RmsNorm {
   float* scale = nullptr;          // [rows] r, or null
   std::int64_t rows = 0, width = 0;
   float epsilon = 0.0F;
-  bool one_more = false;
+  bool one_more = false, once = false;
   Element element = Element::float32;
 };
 
@@ -55,13 +56,14 @@ struct RmsNormGradient {
   return chunks < most ? chunks : most;
 }
 
-// (x_i, x_{i+half}) ← (x_i cos − x_{i+half} sin, x_{i+half} cos + x_i sin), in place; `backward` by −θ.
+// (x_i, x_{i+half}) ← (x_i cos − x_{i+half} sin, x_{i+half} cos + x_i sin), in place, of the first 2·half elements of a head;
+// `interleaved`: (x_{2i}, x_{2i+1}) in the place of (x_i, x_{i+half}); `backward` by −θ.
 struct Rotate {
-  void* x = nullptr;  // [tokens, heads, 2·half]
+  void* x = nullptr;  // [tokens, heads, width]
   const float* cosine = nullptr;
   const float* sine = nullptr;  // [tokens, half]
-  std::int64_t tokens = 0, heads = 0, half = 0;
-  bool backward = false;
+  std::int64_t tokens = 0, heads = 0, half = 0, width = 0;
+  bool backward = false, interleaved = false;
   Element element = Element::float32;
 };
 

@@ -5,6 +5,7 @@
 
 #include <rlalgo/model/aten_operations.hpp>
 #include <rlalgo/model/cpu_operations.hpp>
+#include <rlalgo/model/cuda_operations.hpp>
 #include <rlalgo/model/operations.hpp>
 
 namespace rlalgo::model {
@@ -13,7 +14,9 @@ namespace rlalgo::model {
 [[nodiscard]] inline const Operations& operations_for(at::Device device) {
   static const CpuOperations cpu;
   static const AtenOperations aten;
+  static const CudaOperations cuda;
   if (device.is_cpu()) return cpu;
+  if (device.is_cuda()) return cuda;
   return aten;
 }
 

@@ -17,17 +17,18 @@
 #include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/weights.hpp>
+#include <rlalgo/tensor/cuda_kernels.hpp>
 
 namespace rlalgo::inference::detail {
 
 class TensorEngineDevice final : public EngineDevice {
  public:
   TensorEngineDevice(const model::DecoderConfig& decoder, const EngineConfig& engine, at::Device device,
-                     std::int64_t max_rows)
+                     std::int64_t max_rows, tensor::OwnKernels kernels = {})
       : pages_(device, engine.cache_element == CacheElement::bfloat16 ? at::kBFloat16 : at::kFloat),
         states_(device, at::kFloat),
         cache_(decoder, engine.cache_element.value_or(CacheElement::float32), pages_, states_),
-        forward_(decoder, pages_, states_, max_rows, engine.max_slots) {}
+        forward_(decoder, pages_, states_, max_rows, engine.max_slots, kernels) {}
 
   [[nodiscard]] KvCache& cache() override { return cache_; }
   [[nodiscard]] Forward& forward() override { return forward_; }

@@ -9,6 +9,9 @@
 // prompt) attends alone. A row's numbers are those of its tokens, but their last bits may depend on which rows are
 // computed with it, as a device's products do; equal passes give equal bits.
 //
+// On a GPU a run of one row is attended to by the project's own kernel (cuda/decode_attention.cuh) where weights and pages are
+// bfloat16 and the program has it: a row's numbers from there depend on its own sequence alone.
+//
 // Host reads a pass: none; host writes: token ids, angles, and the numbers of pages.
 #pragma once
 
@@ -29,11 +32,12 @@
 #include <rlalgo/inference/detail/tensor_pages.hpp>
 #include <rlalgo/inference/detail/tensor_states.hpp>
 #include <rlalgo/inference/forward.hpp>
-#include <rlalgo/model/aten_operations.hpp>
+#include <rlalgo/model/cuda_operations.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/decoder_layer.hpp>
 #include <rlalgo/model/linear.hpp>
 #include <rlalgo/model/weights.hpp>
+#include <rlalgo/tensor/cuda_kernels.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -58,9 +62,10 @@ struct PagedRows {
 };
 
 // The operations of training with the attention of a pass over pages. One layer at a time.
-class PagedOperations final : public model::AtenOperations {
+class PagedOperations final : public model::CudaOperations {
  public:
-  PagedOperations(const model::DecoderConfig& config, const TensorPages& pages) : config_(config), pages_(pages) {}
+  PagedOperations(const model::DecoderConfig& config, const TensorPages& pages, tensor::OwnKernels kernels)
+      : CudaOperations(kernels), config_(config), pages_(pages) {}
 
   void begin(const PagedRows& rows) { rows_ = &rows; }
   void enter_layer(std::int64_t layer) {
@@ -78,13 +83,26 @@ class PagedOperations final : public model::AtenOperations {
                                      .view({-1, layers, 2, page_positions, config_.kv_heads, width})
                                      .select(1, kept_layer_)
                                      .narrow(4, 0, config_.head_dim);  // [N, 2, 32, kv, D]
-    tensor::put(layer.select(1, 0), rows_->page, rows_->place, k);
-    tensor::put(layer.select(1, 1), rows_->page, rows_->place, v);
-    if (rows_->runs.size() == 1 && !rows_->runs.front().rows.defined()) return attend(rows_->runs.front(), q, layer);
+    const cuda::Pages places = places_of(width);
+    const cuda::Kernels* const own = config_.head_dim % 8 == 0 && width % 8 == 0
+                                         ? kernels().take(cuda::Kernel::decode_attention, q, k, v, pages_.arena())
+                                         : nullptr;
+    if (own != nullptr) {
+      write(*own, places, k, v);
+    } else {
+      tensor::put(layer.select(1, 0), rows_->page, rows_->place, k);
+      tensor::put(layer.select(1, 1), rows_->page, rows_->place, v);
+    }
+    const auto attend_to = [&](const PagedRows::Run& run, const tensor::Tensor& queries) {
+      return own != nullptr && run.rows_each == 1 && q.scalar_type() == at::kBFloat16
+                 ? attend_by_kernel(*own, places, run, queries)
+                 : attend(run, queries, layer);
+    };
+    if (rows_->runs.size() == 1 && !rows_->runs.front().rows.defined()) return attend_to(rows_->runs.front(), q);
     model::AttentionOutput out{tensor::empty_like(q), {}};
     if (config_.spec(layer_).sinks) out.log_sum = q.new_empty({q.size(0), q.size(1)}, q.options().dtype(at::kFloat));
     for (const PagedRows::Run& run : rows_->runs) {
-      const model::AttentionOutput part = attend(run, q.index_select(0, run.rows), layer);
+      const model::AttentionOutput part = attend_to(run, q.index_select(0, run.rows));
       out.value.index_copy_(0, run.rows, part.value);
       if (part.log_sum.defined()) out.log_sum.index_copy_(0, run.rows, part.log_sum);
     }
@@ -92,6 +110,65 @@ class PagedOperations final : public model::AtenOperations {
   }
 
  private:
+  // Of this layer, in a page of positions of kv_heads·width elements.
+  [[nodiscard]] cuda::Pages places_of(std::int64_t width) const {
+    const std::int64_t position = config_.kv_heads * width, part = page_positions * position;
+    return {.page_stride = pages_.arena().size(1),
+            .key_offset = 2 * kept_layer_ * part,
+            .value_offset = (2 * kept_layer_ + 1) * part,
+            .position_stride = position,
+            .head_stride = width};
+  }
+
+  void write(const cuda::Kernels& own, const cuda::Pages& places, const tensor::Tensor& k,
+             const tensor::Tensor& v) const {
+    tensor::launch(own, own.page_write,
+                   {.k = k.const_data_ptr(),
+                    .v = v.const_data_ptr(),
+                    .arena = pages_.arena().mutable_data_ptr(),
+                    .page = rows_->page.const_data_ptr<std::int64_t>(),
+                    .place = rows_->place.const_data_ptr<std::int64_t>(),
+                    .rows = k.size(0),
+                    .heads = config_.kv_heads,
+                    .head_dim = config_.head_dim,
+                    .pages = places,
+                    .element = tensor::element_of(k)},
+                   cuda::Kernel::decode_attention, k);
+  }
+
+  // q [B, n, D] of a run of one row each.
+  [[nodiscard]] model::AttentionOutput attend_by_kernel(const cuda::Kernels& own, const cuda::Pages& places,
+                                                        const PagedRows::Run& run, const tensor::Tensor& q) const {
+    const model::LayerSpec& spec = config_.spec(layer_);
+    const auto heads = static_cast<int>(config_.heads), dim = static_cast<int>(config_.head_dim),
+               pages = static_cast<int>(run.pages_each);
+    model::AttentionOutput out{tensor::empty_like(q), {}};
+    if (spec.sinks) out.log_sum = q.new_empty({run.sequences, config_.heads}, q.options().dtype(at::kFloat));
+    const tensor::Tensor partial = tensor::empty({cuda::decode_partial_floats(run.sequences, heads, dim, pages)},
+                                                 q.options().dtype(at::kFloat));
+    const auto bits = [](const void* memory) { return static_cast<const std::uint16_t*>(memory); };
+    tensor::launch(own, own.decode_attention,
+                   {.q = bits(q.const_data_ptr()),
+                    .arena = bits(pages_.arena().const_data_ptr()),
+                    .table = run.pages.const_data_ptr<std::int64_t>(),
+                    .positions = run.positions.const_data_ptr<std::int64_t>(),
+                    .partial = partial.mutable_data_ptr<float>(),
+                    .out = static_cast<std::uint16_t*>(out.value.mutable_data_ptr()),
+                    .log_sum = spec.sinks ? out.log_sum.mutable_data_ptr<float>() : nullptr,
+                    .rows = run.sequences,
+                    .heads = heads,
+                    .kv_heads = static_cast<int>(config_.kv_heads),
+                    .head_dim = dim,
+                    .max_pages = pages,
+                    .window = spec.window,
+                    .softcap = static_cast<float>(spec.score_cap),
+                    .scale = static_cast<float>(spec.score_scale != 0.0 ? spec.score_scale
+                                                                        : 1.0 / std::sqrt(static_cast<double>(dim))),
+                    .pages = places},
+                   cuda::Kernel::decode_attention, q);
+    return out;
+  }
+
   // q [B·M, n, D], layer [N, 2, 32, kv, D] → [B·M, n, D], and [B·M, n] where the layer has sinks.
   [[nodiscard]] model::AttentionOutput attend(const PagedRows::Run& run, const tensor::Tensor& q,
                                               const tensor::Tensor& layer) const {
@@ -142,11 +219,11 @@ class TensorForward final : public Forward {
  public:
   // `states`: what sequences carry, a row each, as detail/delta_pass.hpp has it.
   TensorForward(const model::DecoderConfig& config, const TensorPages& pages, const TensorPages& states,
-                std::int64_t max_rows, std::int64_t max_logits)
+                std::int64_t max_rows, std::int64_t max_logits, tensor::OwnKernels kernels = {})
       : config_(config),
         pages_(pages),
         states_(config, states),
-        operations_(config, pages),
+        operations_(config, pages, kernels),
         max_rows_(max_rows),
         max_logits_(max_logits) {
     for (const model::RopeConfig& rope : config.ropes) rotary_.emplace_back(rope, config.head_dim);
