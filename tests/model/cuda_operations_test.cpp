@@ -14,7 +14,8 @@ namespace {
 const model::AtenOperations aten;
 // Made when it is first asked for: the table of kernels is there when main() begins.
 const model::CudaOperations& kernels() {
-  static const model::CudaOperations operations{tensor::OwnKernels{.table = cuda::compiled(), .device = at::kCPU}};
+  static const tensor::OwnKernels host{.table = cuda::compiled(), .device = at::kCPU};
+  static const model::CudaOperations operations(host);
   return operations;
 }
 

@@ -25,7 +25,7 @@ struct Case {
 };
 
 Found run(const Case& c, bool by_kernels) {
-  tensor::detail::head_kernels() = {.table = cuda::compiled(), .device = by_kernels ? at::kCPU : at::kCUDA};
+  tensor::own_kernels() = {.table = cuda::compiled(), .device = by_kernels ? at::kCPU : at::kCUDA};
   auto generator = at::make_generator<at::CPUGeneratorImpl>(7);
   const auto draw = [&](at::IntArrayRef sizes) {
     return at::randn(sizes, generator, at::kFloat).to(c.type).requires_grad_();
@@ -46,7 +46,7 @@ Found run(const Case& c, bool by_kernels) {
   Tensor loss = out.log_prob.mul(along).sum();
   if (c.entropy_gradient) loss = loss.add(out.entropy.mul(along.flip(0)).sum());
   loss.backward();
-  tensor::detail::head_kernels().device = at::kCUDA;
+  tensor::own_kernels().device = at::kCUDA;
   return {out.log_prob.detach(), out.entropy.detach(), out.greedy,
           hidden.grad(),         weight.grad(),        c.bias ? bias.grad() : Tensor()};
 }
@@ -74,14 +74,14 @@ TEST_CASE("the head by kernels has the log-probs, entropies and gradients of the
 }
 
 TEST_CASE("the head by kernels widens bfloat16 and rounds its gradients once") {
-  tensor::detail::head_kernels() = {.table = cuda::compiled(), .device = at::kCPU};
+  tensor::own_kernels() = {.table = cuda::compiled(), .device = at::kCPU};
   const auto x = at::randn({6, 8}).to(at::kBFloat16);
   CHECK(tensor::detail::cuda_head(x, x, {}, at::zeros({6}, at::kLong), 1.0).has_value());
   CHECK_FALSE(tensor::detail::cuda_head(x.to(at::kDouble), x, {}, at::zeros({6}, at::kLong), 1.0).has_value());
   cuda::use(cuda::Kernel::log_prob, false);
   CHECK_FALSE(tensor::detail::cuda_head(x, x, {}, at::zeros({6}, at::kLong), 1.0).has_value());
   cuda::use(cuda::Kernel::log_prob, true);
-  tensor::detail::head_kernels().device = at::kCUDA;
+  tensor::own_kernels().device = at::kCUDA;
   const auto targets = at::randint(40, {6}, at::kLong);
   const auto hidden = at::randn({6, 8}).to(at::kBFloat16), weight = at::randn({40, 8}).to(at::kBFloat16);
   const tensor::detail::CudaHead head{.own = *cuda::compiled(),

@@ -18,7 +18,8 @@ namespace rlalgo::model {
 
 class CudaOperations : public AtenOperations {
  public:
-  explicit CudaOperations(tensor::OwnKernels kernels = {}) : kernels_(kernels) {}
+  // `kernels` outlive it.
+  explicit CudaOperations(const tensor::OwnKernels& kernels = tensor::own_kernels()) : kernels_(&kernels) {}
 
   RLALGO_INLINE void add_rows(Tensor& gradient, const Tensor& index, const Tensor& grad) const override;
 
@@ -35,10 +36,10 @@ class CudaOperations : public AtenOperations {
                                     const Tensor& up) const override;
 
  protected:
-  [[nodiscard]] const tensor::OwnKernels& kernels() const { return kernels_; }
+  [[nodiscard]] const tensor::OwnKernels& kernels() const { return *kernels_; }
 
  private:
-  tensor::OwnKernels kernels_;
+  const tensor::OwnKernels* kernels_;
 };
 
 }  // namespace rlalgo::model

@@ -10,13 +10,13 @@
 
 namespace rlalgo::model {
 
-// They live as long as the program.
+// They live as long as the program. Kernels of the project's own compute on a GPU, or wherever own_kernels() says.
 [[nodiscard]] inline const Operations& operations_for(at::Device device) {
   static const CpuOperations cpu;
   static const AtenOperations aten;
   static const CudaOperations cuda;
   if (device.is_cpu()) return cpu;
-  if (device.is_cuda()) return cuda;
+  if (device.type() == tensor::own_kernels().device) return cuda;
   return aten;
 }
 

@@ -31,7 +31,7 @@ bool choose_kernels(std::string_view list);
 [[nodiscard]] const cuda::Kernels* cuda_kernels();
 
 // The kernels that operations are given: a table, and the kind of device whose memory it reads. Tests give one that runs on
-// the host.
+// the host (tests/support/host_kernels.cpp).
 struct OwnKernels {
   const cuda::Kernels* table = cuda_kernels();
   at::DeviceType device = at::kCUDA;
@@ -53,6 +53,9 @@ struct OwnKernels {
            (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
   }
 };
+
+// Those of the program: what operations, engines and the log-prob head take where they are given none.
+[[nodiscard]] OwnKernels& own_kernels();
 
 [[nodiscard]] inline cuda::Element element_of(const Tensor& x) {
   return x.scalar_type() == at::kBFloat16 ? cuda::Element::bfloat16 : cuda::Element::float32;

@@ -22,7 +22,7 @@ namespace detail {
 }  // namespace detail
 
 RLALGO_INLINE void CudaOperations::add_rows(Tensor& gradient, const Tensor& index, const Tensor& grad) const {
-  const cuda::Kernels* const own = kernels_.take(cuda::Kernel::segment_sum, gradient, grad);
+  const cuda::Kernels* const own = kernels().take(cuda::Kernel::segment_sum, gradient, grad);
   if (own == nullptr || index.scalar_type() != at::kLong) return AtenOperations::add_rows(gradient, index, grad);
   const auto [segment, order] = index.sort(/*stable=*/true, 0, /*descending=*/false);
   tensor::launch(*own, own->segment_sum,
@@ -38,7 +38,7 @@ RLALGO_INLINE void CudaOperations::add_rows(Tensor& gradient, const Tensor& inde
 
 RLALGO_INLINE RmsNormOutput CudaOperations::rms_norm(const Tensor& x, const Tensor& weight,
                                                      const NormSpec& norm) const {
-  const cuda::Kernels* const own = norm.centred ? nullptr : kernels_.take(cuda::Kernel::rms_norm, x, weight);
+  const cuda::Kernels* const own = norm.centred ? nullptr : kernels().take(cuda::Kernel::rms_norm, x, weight);
   if (own == nullptr) return AtenOperations::rms_norm(x, weight, norm);
   const std::int64_t width = weight.size(0), rows = width == 0 ? 0 : x.numel() / width;
   RmsNormOutput out{tensor::empty_like(x), tensor::empty({rows}, x.options().dtype(at::kFloat))};
@@ -61,7 +61,7 @@ RLALGO_INLINE Tensor CudaOperations::rms_norm_backward(const Tensor& grad_y, con
                                                        const NormSpec& norm, const Tensor& scale, Tensor grad_x,
                                                        Tensor grad_weight) const {
   const cuda::Kernels* const own =
-      norm.centred ? nullptr : kernels_.take(cuda::Kernel::rms_norm, x, grad_y, weight, grad_x, grad_weight);
+      norm.centred ? nullptr : kernels().take(cuda::Kernel::rms_norm, x, grad_y, weight, grad_x, grad_weight);
   if (own == nullptr || scale.scalar_type() != at::kFloat || !scale.is_contiguous())
     return AtenOperations::rms_norm_backward(grad_y, x, weight, norm, scale, grad_x, grad_weight);
   const std::int64_t width = weight.size(0), rows = width == 0 ? 0 : x.numel() / width;
@@ -88,8 +88,8 @@ RLALGO_INLINE Tensor CudaOperations::rms_norm_backward(const Tensor& grad_y, con
 }
 
 RLALGO_INLINE void CudaOperations::rotate(Tensor& x, const RopeTable& table, Rotation rotation) const {
-  const cuda::Kernels* const own = kernels_.take(cuda::Kernel::rotate, x);
-  if (own == nullptr || kernels_.take(cuda::Kernel::rotate, table.cosine, table.sine) == nullptr ||
+  const cuda::Kernels* const own = kernels().take(cuda::Kernel::rotate, x);
+  if (own == nullptr || kernels().take(cuda::Kernel::rotate, table.cosine, table.sine) == nullptr ||
       table.cosine.scalar_type() != at::kFloat)
     return AtenOperations::rotate(x, table, rotation);
   const std::int64_t tokens = table.cosine.size(0), half = table.cosine.size(1), width = x.size(-1);
@@ -109,7 +109,7 @@ RLALGO_INLINE void CudaOperations::rotate(Tensor& x, const RopeTable& table, Rot
 
 RLALGO_INLINE void CudaOperations::gated(Activation act, const Tensor& gate, const Tensor& up,
                                          const Tensor& out) const {
-  const cuda::Kernels* const own = kernels_.take(cuda::Kernel::gated, gate, up, out);
+  const cuda::Kernels* const own = kernels().take(cuda::Kernel::gated, gate, up, out);
   if (own == nullptr) return AtenOperations::gated(act, gate, up, out);
   tensor::launch(*own, own->gated,
                  {.gate = gate.const_data_ptr(),
@@ -123,7 +123,7 @@ RLALGO_INLINE void CudaOperations::gated(Activation act, const Tensor& gate, con
 
 RLALGO_INLINE void CudaOperations::gated_backward(Activation act, const Tensor& grad, const Tensor& gate,
                                                   const Tensor& up) const {
-  const cuda::Kernels* const own = kernels_.take(cuda::Kernel::gated, gate, up, grad);
+  const cuda::Kernels* const own = kernels().take(cuda::Kernel::gated, gate, up, grad);
   if (own == nullptr) return AtenOperations::gated_backward(act, grad, gate, up);
   tensor::launch(*own, own->gated_gradient,
                  {.grad = grad.const_data_ptr(),

@@ -15,12 +15,6 @@
 
 namespace rlalgo::tensor::detail {
 
-// The kernels that heads are given; a test gives them those of the host.
-[[nodiscard]] inline OwnKernels& head_kernels() {
-  static OwnKernels kernels;
-  return kernels;
-}
-
 // Float32 all, but weight and bias, which are widened tile by tile.
 struct CudaHead {
   const cuda::Kernels& own;
@@ -132,7 +126,7 @@ struct CudaHead {
 [[nodiscard]] inline std::optional<CudaHead> cuda_head(const Tensor& hidden, const Tensor& weight, const Tensor& bias,
                                                        const Tensor& targets, double temperature,
                                                        std::int64_t tile_tokens = 0, std::int64_t tile_vocabulary = 0) {
-  const OwnKernels& kernels = head_kernels();
+  const OwnKernels& kernels = own_kernels();
   if (kernels.table == nullptr || hidden.device().type() != kernels.device) return std::nullopt;
   const auto fits = [](const Tensor& x) { return x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16; };
   if (!fits(hidden) || !fits(weight) || !weight.is_contiguous() || !targets.is_contiguous()) return std::nullopt;

@@ -48,6 +48,11 @@ RLALGO_INLINE const cuda::Kernels* cuda_kernels() {
   return used ? cuda::compiled() : nullptr;
 }
 
+RLALGO_INLINE OwnKernels& own_kernels() {
+  static OwnKernels kernels;
+  return kernels;
+}
+
 RLALGO_INLINE void detail::refuse_launch(const cuda::Kernels& table, int error, cuda::Kernel kernel, const Tensor& x) {
   const std::string name(cuda::kernel_names[static_cast<std::size_t>(kernel)]);
   std::string shape = "[";
