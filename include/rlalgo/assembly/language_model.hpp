@@ -57,6 +57,7 @@ struct LanguageModelConfig {
   std::optional<model::Quantisation> quantisation = {};  // of a base whose files have it whole
   bool bfloat16 = false;                                 // computed with; else float32
   bool gradient_checkpointing = false;
+  model::CheckpointMemory checkpoint_memory = model::CheckpointMemory::device;  // where the inputs that it keeps lie
   bool sharded = false;          // weights or what belongs to them will lie on several ranks
   std::int64_t expert_size = 1;  // ranks that will share the experts of a layer
   std::string expert_size_where = "expert_size";
@@ -225,7 +226,7 @@ inline void check_parameter_names(const LanguageModelConfig& config, const Model
                                         .memory = memory.value_or(model::memory_of_weights(config.sharded)),
                                         .device = config.device,
                                         .quantisation = config.quantisation});
-  decoder->set_checkpointing(config.gradient_checkpointing);
+  decoder->set_checkpointing(config.gradient_checkpointing, {.memory = config.checkpoint_memory});
   detail::adapt(*decoder, config, places.adapter);
   return decoder;
 }

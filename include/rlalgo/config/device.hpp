@@ -54,6 +54,12 @@ inline void read_device(Reader& reader, RunConfig& config, int ranks) {
 
 // After all keys are read.
 inline void check_device(const RunConfig& config) {
+  if (config.activation_offloading != "none" && !config.gradient_checkpointing)
+    core::raise_usage("config", 8,
+                      {.what = "activation_offloading needs gradient_checkpointing",
+                       .found = "gradient_checkpointing: false",
+                       .where = config.place("activation_offloading"),
+                       .remedy = "set gradient_checkpointing: true: what is moved away is what that keeps"});
   if (device_of(config).is_cpu()) return;
   const auto refuse = [&](const std::string& key, const std::string& value, const std::string& remedy) {
     core::raise_usage("config", 44,

@@ -25,25 +25,29 @@ namespace rlalgo::config {
 }
 
 [[nodiscard]] inline assembly::LanguageModelConfig language_model_of(const RunConfig& c) {
-  assembly::LanguageModelConfig out{.model = base_model_of(c),
-                                    .tokenizer = std::nullopt,
-                                    .adapter = adapter_of(c),
-                                    .lora = c.lora,
-                                    .unfrozen_parameters = c.unfrozen_parameters,
-                                    .quantisation = c.quantisation(),
-                                    .bfloat16 = c.bfloat16,
-                                    .gradient_checkpointing = c.gradient_checkpointing,
-                                    .sharded = c.divides_model(),
-                                    .expert_size = c.expert_parallel_size,
-                                    .expert_size_where = c.place("expert_parallel_size"),
-                                    .device = device_of(c),
-                                    .seed = c.seed,
-                                    .chat_template = c.chat_template,
-                                    .chat_template_jinja = c.chat_template_jinja,
-                                    .tokens = c.token_changes(),
-                                    .tokens_where = c.file,
-                                    .save_as_computed = c.float32,
-                                    .started = c.outside.time};
+  assembly::LanguageModelConfig out{
+      .model = base_model_of(c),
+      .tokenizer = std::nullopt,
+      .adapter = adapter_of(c),
+      .lora = c.lora,
+      .unfrozen_parameters = c.unfrozen_parameters,
+      .quantisation = c.quantisation(),
+      .bfloat16 = c.bfloat16,
+      .gradient_checkpointing = c.gradient_checkpointing,
+      .checkpoint_memory = c.activation_offloading == "host"   ? model::CheckpointMemory::host
+                           : c.activation_offloading == "disk" ? model::CheckpointMemory::disk
+                                                               : model::CheckpointMemory::device,
+      .sharded = c.divides_model(),
+      .expert_size = c.expert_parallel_size,
+      .expert_size_where = c.place("expert_parallel_size"),
+      .device = device_of(c),
+      .seed = c.seed,
+      .chat_template = c.chat_template,
+      .chat_template_jinja = c.chat_template_jinja,
+      .tokens = c.token_changes(),
+      .tokens_where = c.file,
+      .save_as_computed = c.float32,
+      .started = c.outside.time};
   if (c.tokenizer_config) out.tokenizer = {*c.tokenizer_config, c.place("tokenizer_config")};
   for (const char* key : {"tokens", "special_tokens.bos_token", "special_tokens.eos_token", "special_tokens.pad_token",
                           "special_tokens.unk_token", "special_tokens.additional_special_tokens"})
