@@ -2,6 +2,7 @@
 #include <rlalgo/model/detail/aten_operations_impl.hpp>
 #include <rlalgo/model/detail/attention_impl.hpp>
 #include <rlalgo/model/detail/attention_plan_impl.hpp>
+#include <rlalgo/model/detail/checkpoint_store_impl.hpp>
 #include <rlalgo/model/detail/context_sharing_impl.hpp>
 #include <rlalgo/model/detail/context_split_impl.hpp>
 #include <rlalgo/model/detail/cpu_operations_impl.hpp>

@@ -3,7 +3,7 @@
 // With several ranks on a machine each takes the GPU of its LOCAL_RANK, which torchrun sets. What a device cannot do yet
 // is refused by its key and never done elsewhere.
 //
-// Errors (usage): [rlalgo.config.6] no name of a device; [.44] a key asks for what the device cannot do; those of
+// Errors (usage): [rlalgo.config.6] no name of a device; [.8] activation_offloading without gradient_checkpointing; [.44] a key asks for what the device cannot do; those of
 // tensor/device.hpp.
 #pragma once
 
