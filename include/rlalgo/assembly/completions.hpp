@@ -139,7 +139,7 @@ class Completions {
     gated_.gate = drawn.gate;
     if constexpr (serves) gated_.publishers = layout.publishers(world_);
     const auto generator = form.around(drawn.generator, drawn.address);
-    auto policy = layout.template policy<serves>(drawn, world_);
+    auto policy = layout.template policy<serves>(drawn);
     if constexpr (T::asynchronous || serves) {
       constexpr bool exclusive = F::exclusive || serves;
       gated_.exclusive = exclusive;

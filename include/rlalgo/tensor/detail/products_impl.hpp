@@ -9,7 +9,6 @@
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/cpu/features.hpp>
 #include <rlalgo/cpu/products.hpp>
-#include <rlalgo/tensor/detail/forced_kernels.hpp>
 #include <rlalgo/tensor/on_threads.hpp>
 #include <rlalgo/tensor/products.hpp>
 
