@@ -4,6 +4,7 @@
 #include <support/catch.hpp>
 #include <support/scratch.hpp>
 
+#include <rlalgo/run/samples_log.hpp>
 #include <rlalgo/sampler/pair_extremes.hpp>
 
 using namespace rlalgo;
