@@ -25,5 +25,5 @@ TEST_CASE("a server's key is that of the environment") {
   const support::ScopedVariable key("VLLM_API_KEY", "secret");
   const http::Headers headers = assembly::server_key_headers();
   REQUIRE(headers.size() == 1);
-  CHECK(headers.front().second == "Bearer secret");
+  CHECK(headers.front().value == "Bearer secret");
 }

@@ -1,4 +1,5 @@
 #include <support/catch.hpp>
+#include <support/process_ranks.hpp>
 #include <support/thread_world.hpp>
 
 #include <memory>

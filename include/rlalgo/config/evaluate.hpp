@@ -24,6 +24,7 @@
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/config/train.hpp>
 #include <rlalgo/run/interrupt.hpp>
+#include <rlalgo/run/outside.hpp>
 #include <rlalgo/run/resume.hpp>
 
 namespace rlalgo::config {
@@ -68,7 +69,7 @@ namespace detail {
   config.resume_from_checkpoint.reset();
   config.auto_resume_from_checkpoints = false;
   take_outside(config, *world_of(config),
-               task.weights.empty() ? std::optional<os::Outside>() : kept_outside(task.weights));
+               task.weights.empty() ? std::optional<os::Outside>() : run::kept_outside(task.weights));
   const os::OutsideInEnvironment environment(config.outside);
   (void)tensor::with_memory_errors(device_of(config), std::string(memory_remedy),
                                    [&] { return detail::train_or_evaluate(config, messages, &task); });

@@ -25,6 +25,7 @@
 #include <rlalgo/core/digest.hpp>
 #include <rlalgo/data/answer_file.hpp>
 #include <rlalgo/data/rollout.hpp>
+#include <rlalgo/os/file_digest.hpp>
 #include <rlalgo/remote/user_function.hpp>
 
 namespace rlalgo::config {
