@@ -59,7 +59,7 @@ def beside_shards_and_shared_rows(c):
     base = {**PAIRS, "base_model": experts(c), "max_steps": 2, "rl": "dpo"}
     same_run(c, base, [("zero1", 2, {**TWO, **zero(1)}), ("zero2", 2, {**TWO, **zero(2)}), ("fsdp", 2, {**TWO, **FSDP}),
                        ("contexts", 2, {**TWO, "context_parallel_size": 2})], trl={"router_aux_loss_coef": 0})
-    same_run(c, base, [("groups", 4, TWO), ("four", 4, {"expert_parallel_size": 4}), ("hybrid", 4, {**TWO, **FSDP, "dp_shard_size": 4})],
+    same_run(c, base, [("groups", 4, TWO), ("four", 4, {"expert_parallel_size": 4}), ("axolotls", 4, {**TWO, **FSDP, "dp_shard_size": 2})],
              accumulation=4)
 
 

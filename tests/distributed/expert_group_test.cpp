@@ -47,8 +47,8 @@ std::shared_ptr<model::Decoder> decoder(const std::string& family, bool adapter 
                       .target_parameters = {"mlp.experts.gate_up_proj", "mlp.experts.down_proj"}},
                      3);
   const c10::NoGradGuard no_grad;
-  at::manual_seed(5);
-  for (const model::Parameter& p : out->parameters()) p.value.detach().add_(at::randn_like(p.value), 0.2);
+  for (const model::Parameter& p : out->parameters())  // ranks may be threads: nothing is drawn
+    p.value.detach().add_(at::arange(p.value.numel(), p.value.options()).mul_(0.37).sin_().view_as(p.value), 0.2);
   return out;
 }
 
@@ -108,42 +108,39 @@ bool is_expert(const std::string& name) { return name.find(".experts.") != std::
 
 TEST_CASE("gradients of divided experts, and of all else, are those of one rank, whatever a rank has to do") {
   const int passes = 3;
-  for (const auto& [family, adapter] : {std::pair("qwen3_moe", false),
-                                        {"qwen2_moe", false},
-                                        {"gpt_oss", false},
-                                        {"gpt_oss", true},
-                                        {"qwen3_moe", true}}) {
+  for (const auto& [family, adapter] : {std::pair("qwen3_moe", false), {"qwen2_moe", false}, {"gpt_oss", true}}) {
     const Values expected = gradients_of_one(family, adapter, passes);
     double norm = 0.0;
     for (const auto& [name, value] : expected) norm += value.norm().item<double>() * value.norm().item<double>();
-    for (const Layout& layout : layouts)
-      for (const bool checkpointing : {false, true}) {
-        CAPTURE(family, adapter, layout.ranks, layout.experts, static_cast<int>(layout.stage), checkpointing);
-        support::with_ranks(layout.ranks, [&](const std::shared_ptr<World>& world) {
-          const auto policy = decoder(family, adapter);
-          policy->set_checkpointing(checkpointing);
-          const auto weights =
-              support::with_experts_divided(*policy, *world, {layout.stage}, layout.shards, layout.experts);
-          for (int step = 0; step < 2; ++step) {
-            // The last rank has no row, the first ones share; one scores others before, and another one after.
-            if (world->rank() == 0) {
-              const c10::NoGradGuard no_grad;
-              (void)policy->score(tree(9), {});
-            }
-            for (int p = 0; p < passes; ++p)
-              if (p % std::max(1, layout.ranks - 1) == world->rank()) backward(*policy, p);
-            if (world->rank() == 1) {
-              const c10::NoGradGuard no_grad;
-              (void)policy->features(tree(8), std::vector<std::int64_t>{1});
-            }
-            world->barrier("between");
-            RANK_CHECK(std::abs(weights->reduce_gradients() - norm) < 1e-9 * norm);
-            compare(*weights, expected);
-            for (const model::Parameter& p : weights->parameters()) p.value.mutable_grad() = Tensor();
-            weights->updated();
+    bool checkpointing = adapter;
+    for (const Layout& layout : layouts) {
+      checkpointing = !checkpointing;
+      CAPTURE(family, adapter, layout.ranks, layout.experts, static_cast<int>(layout.stage), checkpointing);
+      support::with_ranks(layout.ranks, [&](const std::shared_ptr<World>& world) {
+        const auto policy = decoder(family, adapter);
+        policy->set_checkpointing(checkpointing);
+        const auto weights =
+            support::with_experts_divided(*policy, *world, {layout.stage}, layout.shards, layout.experts);
+        for (int step = 0; step < 2; ++step) {
+          // The last rank has no row, the first ones share; one scores others before, and another one after.
+          if (world->rank() == 0) {
+            const c10::NoGradGuard no_grad;
+            (void)policy->score(tree(9), {});
           }
-        });
-      }
+          for (int p = 0; p < passes; ++p)
+            if (p % std::max(1, layout.ranks - 1) == world->rank()) backward(*policy, p);
+          if (world->rank() == 1) {
+            const c10::NoGradGuard no_grad;
+            (void)policy->features(tree(8), std::vector<std::int64_t>{1});
+          }
+          world->barrier("between");
+          RANK_CHECK(std::abs(weights->reduce_gradients() - norm) < 1e-9 * norm);
+          compare(*weights, expected);
+          for (const model::Parameter& p : weights->parameters()) p.value.mutable_grad() = Tensor();
+          weights->updated();
+        }
+      });
+    }
   }
 }
 
