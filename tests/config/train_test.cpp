@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <rlalgo/config/detail/run_model.hpp>
 #include <rlalgo/config/parse.hpp>
 #include <rlalgo/config/train.hpp>
 
@@ -70,4 +71,17 @@ TEST_CASE("a prompt without room for a completion is refused with its row") {
                         "  max_completion_length: 4\n  reward_funcs: [builtin.gsm8k_format]\n",
                         "  - path: " + scratch.write("prompts.jsonl", rows) + "\n")),
                     Catch::Matchers::Contains("[rlalgo.config.27]") && Catch::Matchers::Contains("prompts.jsonl:2"));
+}
+
+TEST_CASE("a synced reference and an adapter: refused before anything is loaded") {
+  config::RunConfig c;
+  c.rl = "dpo";
+  c.preference.sync_ref_model = true;
+  const auto check = [&](const assembly::ModelPlaces& places = {}) { config::detail::check_reference(c, places); };
+  CHECK_NOTHROW(check());
+  CHECK_THROWS_WITH(check({.base = "base", .adapter = "adapter"}), Catch::Contains("[rlalgo.config.8]"));
+  c.lora_model_dir = "adapter";
+  CHECK_THROWS_WITH(check(), Catch::Contains("sync_ref_model"));
+  c.rl = "orpo";  // has no reference
+  CHECK_NOTHROW(check());
 }

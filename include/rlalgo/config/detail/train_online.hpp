@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,21 +16,21 @@
 #include <rlalgo/assembly/gym.hpp>
 #include <rlalgo/assembly/load_prompts.hpp>
 #include <rlalgo/assembly/prompt_tokens.hpp>
+#include <rlalgo/assembly/reference.hpp>
 #include <rlalgo/assembly/rolled_out.hpp>
 #include <rlalgo/assembly/run_overview.hpp>
 #include <rlalgo/config/completions.hpp>
 #include <rlalgo/config/datasets.hpp>
 #include <rlalgo/config/detail/carry_out.hpp>
+#include <rlalgo/config/detail/matching_run.hpp>
 #include <rlalgo/config/detail/overview_parts.hpp>
 #include <rlalgo/config/detail/run_model.hpp>
 #include <rlalgo/config/detail/training.hpp>
 #include <rlalgo/config/entropy.hpp>
-#include <rlalgo/config/feature_matching.hpp>
 #include <rlalgo/config/fingerprints.hpp>
 #include <rlalgo/config/nemo_gym.hpp>
 #include <rlalgo/config/online.hpp>
 #include <rlalgo/config/policy_gradient.hpp>
-#include <rlalgo/sampler/rollouts_file.hpp>
 
 namespace rlalgo::config::detail {
 
@@ -131,9 +130,8 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   messages.note_all(prompts.notes);
   Players players = load_players(config, prompts, messages.note);
   RunModel model(config, messages);
-  const auto truths = ground_truths(config, model.text);
-  if (truths != nullptr)
-    for (auto* list : {&prompts.train, &prompts.evaluation}) truths->require(*list, config.ebft.ce_coef > 0);
+  MatchingRun matching(config, model, messages);
+  matching.require_truths(prompts);
   assembly::Conversations conversations(
       model.text, config.trl.chat_template_kwargs, players.environments.get(),
       config.place(config.trl.tools.empty() ? "trl.environment_factory" : "trl.tools"));
@@ -142,12 +140,10 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   assembly::tokenize_prompts(prompts.train, prompts.train_rows, model.text, tokens, conversations, messages.note);
   assembly::tokenize_prompts(prompts.evaluation, prompts.evaluation_rows, model.text, tokens, conversations,
                              messages.note);
-  if (config.ebft.mask_thinking_ce)
-    for (auto* list : {&prompts.train, &prompts.evaluation})
-      feature::mask_thoughts(*list, {.encode = assembly::text_tools(model.text).encode, .render = {}});
+  matching.mask_thoughts(prompts);
   auto settings =
       online_config(config, model.text, static_cast<std::int64_t>(prompts.train.size()), !prompts.evaluation.empty());
-  settings.rollouts.completion_limit = completion_limit(config, truths);
+  settings.rollouts.completion_limit = matching.completion_limit();
   run::LoopConfig& loop = settings.trainer.loop;
   assembly::Overview overview =
       assembly::overview_of(model.text, loop, model.world->size(), settings.rollouts.geometry,
@@ -161,10 +157,7 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   model.load(settings.trainer, task);
   if (settings.trainer.router_aux_loss_coef != 0.0) settings.trainer.skip_zero_advantages = false;
   const bool asynchronous = config.trl.generates_beside();
-  std::optional<feature::FeatureNetwork> network;
-  // Of asynchronous generation it is asked on the thread that generates, where the ranks do not meet: each has all of it.
-  if (truths != nullptr && asynchronous && model.sharding != nullptr)
-    network = assembly::feature_network(feature_network_of(config), model.text, nullptr, true);
+  matching.load_apart();
   model.shard();
   const std::shared_ptr<model::Decoder>& decoder = model.text.decoder;
   assembly::Completions completions(model.text, drawer_of(config, *decoder),
@@ -172,34 +165,17 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
                                     timing_of(config), layout_of(model.sharding), {.world = model.world});
   const sampler::PrefetchConfig prefetch =
       asynchronous ? completions.ahead(prefetch_config(config, messages.note)) : sampler::PrefetchConfig{.depth = 0};
-  if (truths != nullptr) {
-    if (!network) network = assembly::feature_network(feature_network_of(config), model.text, model.sharding.get());
-    messages.note_some(feature::repeated_layers(config.ebft.feature_layers, network->depths()));
-    if (players.environments && !players.environments->reward_name().empty())
-      messages.note_some("rl: ebft: features are the reward; that of " + players.environments->reward_name() +
-                         " has no effect");
-    players.rewards = matching_rewards(config, model.text, std::move(*network), completions.generator(),
-                                       sampling(config, model.text.stop_ids));
-  }
+  matching.reward(players.rewards, completions, players.environments.get());
 
-  const std::shared_ptr<model::Decoder> reference = config.beta == 0.0          ? nullptr
-                                                    : model.sharding != nullptr ? model.sharding->reference(*decoder)
-                                                                                : decoder->reference();
+  const std::shared_ptr<model::Decoder> reference =
+      config.beta == 0.0 ? nullptr : assembly::frozen_reference(model.text, {}, model.sharding.get());
   const EntropyCoefficient coefficient = entropy_coefficient(config);
   auto inputs = assembly::online_inputs<std::shared_ptr<model::Policy>>(model.text, completions, {},
                                                                         std::move(players.rewards), model.sharding);
   inputs.reference = reference;
   inputs.evaluation_prompts = std::move(prompts.evaluation);
   inputs.companions = companions(config, coefficient, model.text, reference, model.sharding.get());
-  if (truths != nullptr)
-    inputs.on_experience = [file = std::make_shared<sampler::RolloutsFile>(config.output_dir), &config, truths,
-                            world = model.world](std::int64_t step, trainer::Experience<data::Rollout>& batch) {
-      feature::add_advantage_spread(batch.rows, batch.metrics);
-      if (!config.ebft.save_rollouts || world->rank() > 0) return;
-      file->write(step,
-                  sampler::rollout_records(step, batch.rows, config.ebft.alignment_coef, config.ebft.diversity_coef,
-                                           [&](const data::Rollout& row) { return truths->of(row.columns); }));
-    };
+  inputs.on_experience = matching.on_experience();
   const bool copied = reference != nullptr && decoder->adapter() == nullptr;
   if (plans(overview, config, *decoder, copied, task, messages)) return {};
   inputs.prompts = std::move(prompts.train);
