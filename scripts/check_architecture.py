@@ -4,7 +4,7 @@
     check_architecture.py [ROOT]
 
 Rules (docs/architecture.md says why):
-    floors        a room includes only itself and rooms of lower floors (doors lie between trainer/ and config/); headers
+    floors        a room includes only itself and rooms of lower floors (doors lie between trainer/ and assembly/); headers
                   name each other as <rlalgo/room/name.hpp>
     detail        <room>/detail/ is included by its own room only
     torch_door    no torch/torch.h, torch/types.h, torch/all.h, torch/nn*, torch/optim* anywhere
