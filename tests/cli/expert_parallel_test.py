@@ -48,9 +48,11 @@ def completions_on_two_ranks(c):
 @case
 def every_family(c):
     rows(c)
-    for kind in ("qwen2_moe", "mixtral", "gpt_oss"):
-        same_run(c, {**PAIRS, "base_model": experts(c, kind, kind), "max_steps": 2}, [("many", 2, TWO)], rl="dpo")
-        shutil.rmtree(c.folder / "one"), shutil.rmtree(c.folder / "many")
+    for kind in ("qwen2_moe", "mixtral", "gpt_oss"):  # the last one's files join the maps of experts
+        layouts = [("many", 2, TWO)] + ([("sharded", 2, FSDP)] if kind == "gpt_oss" else [])
+        same_run(c, {**PAIRS, "base_model": experts(c, kind, kind), "max_steps": 2}, layouts, rl="dpo")
+        for folder in ("one", "many"):
+            shutil.rmtree(c.folder / folder)
 
 
 @case
@@ -95,24 +97,37 @@ def a_resumed_run_is_the_run_on_any_number_of_ranks(c):
     a, b = weights(c.folder / "whole/model.safetensors"), weights(c.folder / "one/model.safetensors")
     assert max(abs(x - y) for tensor in a for x, y in zip(a[tensor], b[tensor])) < 2e-5
     # What is saved without a step is the file of the base, byte for byte.
-    still = write(c, {**base, "save_strategy": "no", "max_steps": 1, "learning_rate": 0.0}, "still.yaml", output_dir="still")
-    c.run("train", still, "--nproc-per-node", 2).expect(0)
-    alone = write(c, {**base, "save_strategy": "no", "max_steps": 1, "learning_rate": 0.0, "expert_parallel_size": 1}, "alone.yaml", output_dir="alone")
+    base = {**{k: v for k, v in base.items() if not k.startswith("save")}, "save_strategy": "no", "max_steps": 1, "learning_rate": 0.0}
+    c.run("train", write(c, base, "still.yaml", output_dir="still"), "--nproc-per-node", 2).expect(0)
+    alone = write(c, {**base, "expert_parallel_size": 1}, "alone.yaml", output_dir="alone")
     c.run("train", alone).expect(0)
     assert (c.folder / "still/model.safetensors").read_bytes() == (c.folder / "alone/model.safetensors").read_bytes()
 
 
 @case
 def a_rank_that_dies_ends_the_others(c):
-    rows(c)
-    config = write(c, {**PAIRS, "base_model": experts(c), "rl": "dpo", "max_steps": 400, "ddp_timeout": 5, **TWO}, "config.yaml")
-    process = started(c, config, 2)
-    try:
-        os.kill(rank_of(process, 1), signal.SIGKILL)
-        out = ended(process)
-    finally:
-        process.kill()
-    assert "distributed.8" in out or "distributed.4" in out, out
+    process, pids = started(c, base_model=experts(c), **TWO)
+    os.kill(rank_of(process, 1), signal.SIGKILL)
+    text = ended(process, pids, 12)
+    assert process.returncode == 137 and "distributed.8" in text, (process.returncode, text)
+
+
+@case
+def a_run_that_is_stopped_saves_and_ends(c):
+    process, pids = started(c, base_model=experts(c), **TWO)
+    os.kill(rank_of(process, 1), signal.SIGINT)
+    text = ended(process, pids, 30)
+    assert process.returncode == 130, (process.returncode, text)
+    saved = list((c.folder / "out").glob("checkpoint-*"))
+    assert len(saved) == 1 and len(list(saved[0].glob("optimizer-*-of-00002.safetensors"))) == 2, saved
+
+
+@case
+def a_rank_that_stands_still_is_named(c):
+    process, pids = started(c, base_model=experts(c), **TWO)
+    os.kill(rank_of(process, 1), signal.SIGSTOP)
+    text = ended(process, pids, 15)
+    assert process.returncode == 1 and "distributed.6" in text and "rank 1" in text, (process.returncode, text)
 
 
 @case
@@ -127,7 +142,7 @@ def what_does_not_go_with_it_is_refused(c):
     refused(1, "config.60", "--nproc-per-node 2")
     refused(2, "config.60", "a divisor of 2", expert_parallel_size=3)
     refused(3, "config.60", "4 experts in a layer", expert_parallel_size=3)
-    refused(2, "config.60", "no layer of a llama has experts", base_model=BASE["base_model"])
+    refused(2, "config.60", "no layer of a qwen3 has experts", base_model=BASE["base_model"])
     refused(2, "config.6]", expert_parallel_size=0)
     refused(2, "config.37", "expert_parallel_size: 2", optimizer="muon")
     refused(2, "config.37", "expert_parallel_size: 2", optimizer="adamw_8bit")

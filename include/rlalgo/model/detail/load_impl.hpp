@@ -211,6 +211,8 @@ RLALGO_INLINE std::unique_ptr<Decoder> load_decoder(const std::filesystem::path&
       files.fill(source(name), value);
     } else {
       value = files.convert(source(name), dtype).to(options.device);
+      // Of a file that joins the maps of experts: each weight has memory of its own, which shards take over.
+      if (value.storage().nbytes() != value.nbytes()) value = value.clone(at::MemoryFormat::Contiguous);
     }
     value.requires_grad_(true);
   };
