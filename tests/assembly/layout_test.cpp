@@ -23,7 +23,8 @@ TEST_CASE("the ranks that share sharded weights publish them to a server togethe
   CHECK(assembly::Whole().publishers(std::make_shared<distributed::World>()).sources == nullptr);
   support::with_ranks(2, [](const std::shared_ptr<distributed::World>& world) {
     const auto weights = assembly::Sharding::convene({}, world);
-    const auto states = assembly::Sharding::convene({.config = {.stage = distributed::ShardStage::optimizer}}, world);
+    const auto states =
+        assembly::Sharding::convene({.config = {.stage = distributed::ShardStage::optimizer_states}}, world);
     RANK_CHECK(assembly::Sharded{weights}.publishers(world).sources == world);
     RANK_CHECK(assembly::Sharded{states}.publishers(world).sources == nullptr);
   });

@@ -751,7 +751,7 @@ TEST_CASE("precision: float32 unless bfloat16 is asked for; float16 is refused")
   CHECK_FALSE(parse(minimal + "bf16: false\nbfloat16:\nfp16: auto\n").bfloat16);
   CHECK(parse(minimal + "bf16: true\n").bfloat16);
   CHECK(parse(minimal + "bfloat16: true\nbf16: auto\n").bfloat16);
-  const bool fast = cpu::multiplies_bfloat16();
+  const bool fast = rlalgo::cpu::multiplies_bfloat16();
   for (const std::string key : {"bf16", "bfloat16"}) {
     CHECK(parse(minimal + key + ": auto\n").bfloat16 == fast);
     CHECK((lacks(warning_of(minimal + key + ": auto\n"), {key, "bfloat16"}) == "") == fast);
