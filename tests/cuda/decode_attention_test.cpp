@@ -71,18 +71,22 @@ struct Output {
   std::vector<float> log_sum;
 };
 
-Output run(const Case& c, const Cache& cache) {
+// `merges`: the last block of a row merges, in one launch.
+Output run(const Case& c, const Cache& cache, bool merges = true) {
   const Memory<Bfloat16> q(cache.q), arena(cache.arena), out(cache.q.size());
   const Memory<std::int64_t> table(cache.table), positions(cache.positions);
   const auto rows = static_cast<std::int64_t>(c.lengths.size());
   const Memory<float> partial(
       static_cast<std::size_t>(cuda::decode_partial_floats(rows, c.heads, c.head_dim, cache.max_pages))),
       log_sum(static_cast<std::size_t>(rows * c.heads));
+  const std::vector<std::uint32_t> zeros(static_cast<std::size_t>(cuda::decode_counters(rows, c.heads)), 0);
+  const Memory<std::uint32_t> arrived(zeros);
   must_work(cuda::decode_attention({.q = &q.data()->bits,
                                     .arena = arena.data() == nullptr ? nullptr : &arena.data()->bits,
                                     .table = table.data(),
                                     .positions = positions.data(),
                                     .partial = partial.data(),
+                                    .arrived = merges ? arrived.data() : nullptr,
                                     .out = &out.data()->bits,
                                     .log_sum = log_sum.data(),
                                     .rows = rows,
@@ -95,6 +99,7 @@ Output run(const Case& c, const Cache& cache) {
                                     .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.head_dim))),
                                     .pages = cache.pages},
                                    nullptr));
+  CHECK(arrived.values() == zeros);  // for the next launch
   return {out.values(), log_sum.values()};
 }
 
@@ -102,7 +107,9 @@ Output run(const Case& c, const Cache& cache) {
 void check(const Case& c) {
   CAPTURE(c.heads, c.kv_heads, c.head_dim, c.lengths, c.window, c.softcap, c.by_position);
   const Cache cache = cache_of(c);
-  const Output found = run(c, cache);
+  const Output found = run(c, cache), other = run(c, cache, false);
+  CHECK(same_bits(found.value, other.value));
+  CHECK(same_bits(found.log_sum, other.log_sum));
   const double scale = 1.0 / std::sqrt(static_cast<double>(c.head_dim));
   for (std::size_t r = 0; r < c.lengths.size(); ++r)
     for (int h = 0; h < c.heads; ++h) {

@@ -57,7 +57,55 @@ void check(std::int64_t count, Activation activation, std::size_t offset, bool i
   CHECK(distance(gate_there.values(), of_gate, 3e-2) <= 2.5 * rounding<T> + 4e-6);
 }
 
+// Rows of gate and up side by side in one product: the bits of rows one after the other.
+template <class T>
+void check_apart(std::int64_t rows, std::int64_t width, std::size_t offset) {
+  CAPTURE(rows, width, offset, sizeof(T));
+  const std::int64_t stride = 2 * width + 8, count = rows * width;
+  const auto n = static_cast<std::size_t>(count);
+  const auto gate = normal<T>(n, 1), up = normal<T>(n, 2), grad = normal<T>(n, 3);
+  auto joined = normal<T>(static_cast<std::size_t>(rows * stride), 4);
+  const auto each = [&](auto&& f) {
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t i = 0; i < width; ++i)
+        f(static_cast<std::size_t>(r * width + i), static_cast<std::size_t>(r * stride + i));
+  };
+  const auto half = static_cast<std::size_t>(width);
+  each([&](std::size_t i, std::size_t at) { joined[at] = gate[i], joined[at + half] = up[i]; });
+  const Memory<T> gate_there(gate), up_there(up), grad_there(grad), joined_there(joined, offset), out(n), out_apart(n);
+  for (const bool apart : {false, true})
+    must_work(cuda::gated({.gate = apart ? joined_there.data() : gate_there.data(),
+                           .up = apart ? joined_there.data() + width : up_there.data(),
+                           .out = apart ? out_apart.data() : out.data(),
+                           .count = count,
+                           .width = apart ? width : 0,
+                           .stride = apart ? stride : 0,
+                           .element = element_of<T>},
+                          nullptr));
+  CHECK(same_bits(out_apart.values(), out.values()));
+  for (const bool apart : {false, true})
+    must_work(cuda::gated_gradient({.grad = grad_there.data(),
+                                    .gate = apart ? joined_there.data() : gate_there.data(),
+                                    .up = apart ? joined_there.data() + width : up_there.data(),
+                                    .count = count,
+                                    .width = apart ? width : 0,
+                                    .stride = apart ? stride : 0,
+                                    .element = element_of<T>},
+                                   nullptr));
+  const auto of_gate = gate_there.values(), of_up = up_there.values();
+  each([&](std::size_t i, std::size_t at) { joined[at] = of_gate[i], joined[at + half] = of_up[i]; });
+  CHECK(same_bits(joined_there.values(), joined));  // and what is between the rows stays
+}
+
 }  // namespace
+
+TEST_CASE("Gate and up of one product are those of two") {
+  for (const std::int64_t width : {8, 24, 7, 300})
+    for (const std::size_t offset : {0, 1}) {
+      check_apart<float>(3, width, offset);
+      check_apart<Bfloat16>(5, width, offset);
+    }
+}
 
 TEST_CASE("Gated activations and their gradients are those of float64") {
   for (const std::int64_t count : {0, 1, 7, 8, 250, 256, 257, 2048, 2056, 5000})

@@ -120,6 +120,21 @@ __global__ void swap(float* x, bool barrier) {
   x[t] = shared.of_thread[t ^ 1U];
 }
 
+// The last of the blocks adds what all have written.
+__global__ void last_adds(float* x, unsigned* count, bool first_fence, bool second_fence) {
+  RLALGO_CUDA_SHARED(Sums, shared);
+  x[blockIdx.x * 32 + threadIdx.x] = 1.0F;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    if (first_fence) __threadfence();
+    shared.of_thread[0] = atomicAdd(count, 1U) + 1 == gridDim.x ? 1.0F : 0.0F;
+    if (second_fence) __threadfence();
+  }
+  __syncthreads();
+  if (shared.of_thread[0] == 0.0F || threadIdx.x != 3) return;
+  for (unsigned i = 0; i < gridDim.x * 32; ++i) x[gridDim.x * 32] += x[i];
+}
+
 __global__ void forever(float* x) {
   while (x[0] >= 0.0F) __syncthreads();
 }
@@ -138,6 +153,19 @@ TEST_CASE("A barrier that is missing is a race, or gives other numbers") {
     CHECK_THROWS_WITH(launch(swap, dim3(1), dim3(32), nullptr, x.data(), false), Catch::Contains("race: thread"));
     x.assign(9, 0.0F);
     CHECK_THROWS_WITH(launch(chain, dim3(8), dim3(32), nullptr, x.data()), Catch::Contains("of block"));
+    for (const auto& [first, second] : {std::pair{true, true}, {false, true}, {true, false}}) {
+      x.assign(5 * 32 + 1, 0.0F);
+      unsigned count = 0;
+      const auto run = [&, first = first, second = second] {
+        launch(last_adds, dim3(5), dim3(32), nullptr, x.data(), &count, first, second);
+      };
+      if (!first || !second) {
+        CHECK_THROWS_WITH(run(), Catch::Contains("of block"));
+        continue;
+      }
+      CHECK_NOTHROW(run());
+      CHECK(x.back() == 160.0F);
+    }
   } else {
     int wrong = 0;
     for (on_host::seed = 1; on_host::seed < 10; ++on_host::seed)

@@ -16,9 +16,11 @@ float times(float a, float b) {
 }
 
 template <class T>
-void check(std::int64_t tokens, std::int64_t heads, std::int64_t half, bool backward) {
-  CAPTURE(tokens, heads, half, backward, sizeof(T));
-  const auto n = static_cast<std::size_t>(tokens * heads * 2 * half), angles = static_cast<std::size_t>(tokens * half);
+void check(std::int64_t tokens, std::int64_t heads, std::int64_t half, bool backward, std::int64_t beyond = 0,
+           bool interleaved = false) {
+  CAPTURE(tokens, heads, half, backward, beyond, interleaved, sizeof(T));
+  const std::int64_t width = 2 * half + beyond;
+  const auto n = static_cast<std::size_t>(tokens * heads * width), angles = static_cast<std::size_t>(tokens * half);
   const auto x = normal<T>(n, 1), given = x;
   std::vector<float> cosine(angles), sine(angles);
   for (std::size_t i = 0; i < angles; ++i) {
@@ -29,13 +31,13 @@ void check(std::int64_t tokens, std::int64_t heads, std::int64_t half, bool back
   for (std::int64_t t = 0; t < tokens; ++t)
     for (std::int64_t h = 0; h < heads; ++h)
       for (std::int64_t i = 0; i < half; ++i) {
-        const auto at = static_cast<std::size_t>((t * heads + h) * 2 * half + i),
+        const auto at = static_cast<std::size_t>((t * heads + h) * width + (interleaved ? 2 * i : i)),
+                   other = at + static_cast<std::size_t>(interleaved ? 1 : half),
                    angle = static_cast<std::size_t>(t * half + i);
         const float c = cosine[angle], s = backward ? -sine[angle] : sine[angle];
-        const auto low = static_cast<float>(wide(x[at])),
-                   high = static_cast<float>(wide(x[at + static_cast<std::size_t>(half)]));
+        const auto low = static_cast<float>(wide(x[at])), high = static_cast<float>(wide(x[other]));
         expected[at] = as<T>(times(low, c) - times(high, s));
-        expected[at + static_cast<std::size_t>(half)] = as<T>(times(high, c) + times(low, s));
+        expected[other] = as<T>(times(high, c) + times(low, s));
       }
   const Memory<T> there(x);
   const Memory<float> cosine_there(cosine), sine_there(sine);
@@ -46,7 +48,9 @@ void check(std::int64_t tokens, std::int64_t heads, std::int64_t half, bool back
                             .tokens = tokens,
                             .heads = heads,
                             .half = half,
+                            .width = width,
                             .backward = back,
+                            .interleaved = interleaved,
                             .element = element_of<T>},
                            nullptr));
   };
@@ -66,5 +70,7 @@ TEST_CASE("Rotated pairs have the bits of separate operations, and come back") {
       for (const std::int64_t half : {1, 3, 32, 64}) {
         check<float>(tokens, heads, half, false);
         check<Bfloat16>(tokens, heads, half, true);
+        check<float>(tokens, heads, half, true, 3);
+        check<Bfloat16>(tokens, heads, half, false, 2, true);
       }
 }

@@ -53,6 +53,9 @@ struct dim3 {
 using cudaError_t = int;
 using cudaStream_t = void*;
 inline constexpr cudaError_t cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorInvalidConfiguration = 9;
+inline const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaErrorInvalidValue ? "invalid argument" : "invalid configuration argument";
+}
 inline dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace rlalgo::support::on_host {
@@ -61,6 +64,7 @@ inline constexpr unsigned lanes = 32;
 inline constexpr unsigned all_lanes = ~0U;
 
 inline unsigned seed = 1;                             // of the order of blocks and threads
+inline std::int64_t launches = 0;                     // so far
 inline std::uint64_t most_switches = 400'000'000ULL;  // of one launch
 
 enum class Meeting : int { none, block, warp_barrier, shuffle, product };
@@ -351,6 +355,7 @@ inline cudaError_t launch(void (*kernel)(P...), dim3 grid, dim3 block, cudaStrea
     return cudaErrorInvalidConfiguration;
   gridDim = grid;
   blockDim = block;
+  ++support::on_host::launches;
   support::on_host::Launch running(block, [&] { kernel(static_cast<P>(arguments)...); });
   running.run(grid);
   return cudaSuccess;
@@ -359,6 +364,7 @@ inline cudaError_t launch(void (*kernel)(P...), dim3 grid, dim3 block, cudaStrea
 }  // namespace rlalgo::cuda
 
 inline void __syncthreads() { rlalgo::support::on_host::Launch::now()->barrier(); }
+inline void __threadfence() { rlalgo::support::races::fence(); }
 inline void __syncwarp(unsigned mask = ~0U) {
   using namespace rlalgo::support::on_host;
   Launch::now()->meet(
@@ -378,6 +384,14 @@ T __shfl_down_sync(unsigned mask, T value, unsigned by) {
   using namespace rlalgo::support::on_host;
   const unsigned lane = Launch::now()->lane();
   return from_lane(value, lane + by < lanes ? lane + by : lane, mask);
+}
+template <class T>
+T atomicAdd(T* to, T by) {
+  const rlalgo::support::races::Quiet quiet;
+  rlalgo::support::races::atomic(to);
+  const T before = *to;
+  *to = before + by;
+  return before;
 }
 inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }

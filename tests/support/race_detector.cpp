@@ -41,6 +41,10 @@ struct State {
   std::uintptr_t last_number = 0;
   Page* last_page = nullptr;
   std::string found;
+  using Blocks = std::unordered_map<int, Access>;  // how far a block was at the fence before its atomic operation
+  std::unordered_map<const void*, Blocks> given;   // by the memory of that
+  Blocks pending, taken;                           // by this block: before and after its own fence
+  Access fenced;
 };
 State state;
 
@@ -57,7 +61,11 @@ Cell& cell_of(std::uintptr_t address) {
 
 bool ordered(const Access& before, const Access& now) {
   if (before.block < 0) return true;
-  if (before.block != now.block) return false;
+  if (before.block != now.block) {
+    const auto given = state.taken.find(before.block);
+    return given != state.taken.end() &&
+           (before.barriers < given->second.barriers || before.thread == given->second.thread);
+  }
   if (before.thread == now.thread || before.barriers != now.barriers) return true;
   return before.thread / 32 == now.thread / 32 && before.warp_barriers != now.warp_barriers;
 }
@@ -101,6 +109,7 @@ void begin_launch() {
   state.last_page = nullptr;
   state.block = -1;
   state.found.clear();
+  state.given.clear();
 }
 void end_launch() {
   if (!state.found.empty()) throw std::runtime_error("race: " + state.found);
@@ -109,6 +118,18 @@ void begin_block() {
   ++state.block;
   state.barriers = 0;
   state.warp_barriers.assign(32, 0);
+  state.pending.clear();
+  state.taken.clear();
+  state.fenced = Access();
+}
+void fence() {
+  state.fenced = {state.block, state.thread, state.barriers, 0};
+  for (const auto& [block, access] : std::exchange(state.pending, {})) state.taken.insert_or_assign(block, access);
+}
+void atomic(const void* memory) {
+  auto& given = state.given[memory];
+  for (const auto& [block, access] : given) state.pending.insert_or_assign(block, access);
+  if (state.fenced.block == state.block && state.fenced.thread == state.thread) given[state.block] = state.fenced;
 }
 void forget(const void* memory, std::size_t bytes) {
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);

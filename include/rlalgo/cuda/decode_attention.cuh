@@ -1,7 +1,8 @@
 // Attention of one query per row over a paged cache (kernels.hpp), all query heads of a key head at once.
 //
 // A block is a chunk of 256 positions of one row and key head; each of its 4 warps takes 64. Chunks are those of the
-// sequence, so a row's numbers depend on nothing but itself; a second kernel merges them in their order.
+// sequence, so a row's numbers depend on nothing but itself; the last block of a row's to end, or a second kernel, merges them in
+// their order.
 // Tensor cores multiply 16 rows: query heads of a key head, padded with zeros; a larger group is several blocks. The order of
 // what is summed over is free: each thread reads 16 bytes side by side of a key or a value, and queries and outputs follow that
 // order. Scores and sums are in float32, probabilities are rounded to bfloat16 before the product with the values, and so is
@@ -41,6 +42,7 @@ struct DecodeShared {
                      [D / 2 + 4];  // in pairs; rows apart, so that the lanes of a warp read different banks
   float sums[decode_heads][D + 1];
   float tops[decode_warps][decode_heads], totals[decode_warps][decode_heads];
+  bool last;
 };
 
 // The positions that a row sees: [first, end).
@@ -58,6 +60,24 @@ __device__ inline float* decode_partial(const DecodeAttention& a, std::int64_t r
          ((row * a.heads + head) * ((a.max_pages * page_length + decode_chunk - 1) / decode_chunk) + chunk) * (D + 2);
 }
 
+// Element d of a row and head, of its chunks in their order.
+template <int D>
+__device__ inline void merge_chunks(const DecodeAttention& a, std::int64_t row, int head, int d) {
+  const Seen seen = seen_by(a, row);
+  const int first = static_cast<int>(seen.first / decode_chunk),
+            end = static_cast<int>((seen.end + decode_chunk - 1) / decode_chunk);
+  float most = -INFINITY, sum = 0.0F, total = 0.0F;
+  for (int c = first; c < end; ++c) most = fmaxf(most, decode_partial<D>(a, row, head, c)[D]);
+  for (int c = first; c < end; ++c) {
+    const float* const from = decode_partial<D>(a, row, head, c);
+    const float share = expf(from[D] - most);
+    sum += share * from[d];
+    total += share * from[D + 1];
+  }
+  a.out[(row * a.heads + head) * a.head_dim + d] = rounded<Bfloat16>(first < end ? sum / total : 0.0F).bits;
+  if (a.log_sum != nullptr && d == 0) a.log_sum[row * a.heads + head] = first < end ? most + logf(total) : -INFINITY;
+}
+
 template <int D>
 __global__ void __launch_bounds__(32 * decode_warps) decode_attention_chunks(DecodeAttention a) {
   constexpr int steps = D / 16, own = D / 4, columns = D / 8;  // own: elements of a key that a thread reads
@@ -68,6 +88,11 @@ __global__ void __launch_bounds__(32 * decode_warps) decode_attention_chunks(Dec
   const int heads = group - part * decode_heads < decode_heads ? group - part * decode_heads : decode_heads;
   const std::int64_t row = blockIdx.z, chunk_begin = static_cast<std::int64_t>(blockIdx.x) * decode_chunk;
   const Seen seen = seen_by(a, row);
+  if (a.arrived != nullptr && seen.end <= 0) {  // the row sees nothing: its first block says so
+    for (int i = static_cast<int>(threadIdx.x); blockIdx.x == 0 && i < heads * a.head_dim; i += 32 * decode_warps)
+      merge_chunks<D>(a, row, first_head + i / a.head_dim, i % a.head_dim);
+    return;
+  }
   if (chunk_begin >= seen.end || chunk_begin + decode_chunk <= seen.first) return;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4,
             t = lane % 4;
@@ -213,27 +238,28 @@ __global__ void __launch_bounds__(32 * decode_warps) decode_attention_chunks(Dec
     to[D] = most;
     to[D + 1] = all;
   }
+  if (a.arrived == nullptr) return;
+  // What this block has written is there for a block that sees its count; the last one sees all.
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    const auto chunks =
+        static_cast<std::uint32_t>((seen.end + decode_chunk - 1) / decode_chunk - seen.first / decode_chunk);
+    std::uint32_t* const count = a.arrived + row * a.heads + first_head;
+    __threadfence();
+    shared.last = atomicAdd(count, 1U) + 1 == chunks;
+    __threadfence();
+    if (shared.last) *count = 0;
+  }
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); shared.last && i < heads * a.head_dim; i += 32 * decode_warps)
+    merge_chunks<D>(a, row, first_head + i / a.head_dim, i % a.head_dim);
 }
 
-// Merges the chunks of a row and head, in their order.
+// Merges the chunks of a row and head.
 template <int D>
 __global__ void __launch_bounds__(D) decode_attention_merge(DecodeAttention a) {
-  const std::int64_t row = blockIdx.y;
-  const int head = static_cast<int>(blockIdx.x), d = static_cast<int>(threadIdx.x);
-  if (d >= a.head_dim) return;
-  const Seen seen = seen_by(a, row);
-  const int first = static_cast<int>(seen.first / decode_chunk),
-            end = static_cast<int>((seen.end + decode_chunk - 1) / decode_chunk);
-  float most = -INFINITY, sum = 0.0F, total = 0.0F;
-  for (int c = first; c < end; ++c) most = fmaxf(most, decode_partial<D>(a, row, head, c)[D]);
-  for (int c = first; c < end; ++c) {
-    const float* const from = decode_partial<D>(a, row, head, c);
-    const float share = expf(from[D] - most);
-    sum += share * from[d];
-    total += share * from[D + 1];
-  }
-  a.out[(row * a.heads + head) * a.head_dim + d] = rounded<Bfloat16>(first < end ? sum / total : 0.0F).bits;
-  if (a.log_sum != nullptr && d == 0) a.log_sum[row * a.heads + head] = first < end ? most + logf(total) : -INFINITY;
+  if (static_cast<int>(threadIdx.x) < a.head_dim)
+    merge_chunks<D>(a, blockIdx.y, static_cast<int>(blockIdx.x), static_cast<int>(threadIdx.x));
 }
 
 namespace detail {
@@ -247,6 +273,7 @@ inline cudaError_t decode_attention_of(const DecodeAttention& a, cudaStream_t st
     if (const cudaError_t error = launch(decode_attention_chunks<D>, blocks, dim3(32 * decode_warps), stream, a);
         error != cudaSuccess)
       return error;
+  if (a.arrived != nullptr && a.max_pages > 0) return cudaSuccess;
   return launch(decode_attention_merge<D>, dim3(static_cast<unsigned>(a.heads), static_cast<unsigned>(a.rows)), dim3(D),
                 stream, a);
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <numeric>
 
 #include <rlalgo/cuda/elements.cuh>
 #include <rlalgo/cuda/kernels.hpp>
@@ -15,6 +16,12 @@
 namespace rlalgo::cuda {
 
 inline constexpr int gated_threads = 256;
+
+// Element i of gate or up.
+template <class A>
+__device__ inline std::int64_t gated_place(const A& a, std::int64_t i) {
+  return a.width == 0 ? i : i / a.width * a.stride + i % a.width;
+}
 
 struct Activated {
   float value, slope;
@@ -33,8 +40,9 @@ __global__ void __launch_bounds__(gated_threads) gated_kernel(Gated a) {
   using Run = Neighbours<T, N>;
   const std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * gated_threads + threadIdx.x) * N;
   if (i >= a.count) return;
-  const Run gate = *reinterpret_cast<const Run*>(static_cast<const T*>(a.gate) + i),
-            up = *reinterpret_cast<const Run*>(static_cast<const T*>(a.up) + i);
+  const std::int64_t at = gated_place(a, i);
+  const Run gate = *reinterpret_cast<const Run*>(static_cast<const T*>(a.gate) + at),
+            up = *reinterpret_cast<const Run*>(static_cast<const T*>(a.up) + at);
   Run out;
 #pragma unroll
   for (int k = 0; k < N; ++k)
@@ -47,8 +55,9 @@ __global__ void __launch_bounds__(gated_threads) gated_gradient_kernel(GatedGrad
   using Run = Neighbours<T, N>;
   const std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * gated_threads + threadIdx.x) * N;
   if (i >= a.count) return;
-  Run& gate = *reinterpret_cast<Run*>(static_cast<T*>(a.gate) + i);
-  Run& up = *reinterpret_cast<Run*>(static_cast<T*>(a.up) + i);
+  const std::int64_t at = gated_place(a, i);
+  Run& gate = *reinterpret_cast<Run*>(static_cast<T*>(a.gate) + at);
+  Run& up = *reinterpret_cast<Run*>(static_cast<T*>(a.up) + at);
   const Run grad = *reinterpret_cast<const Run*>(static_cast<const T*>(a.grad) + i), g = gate, u = up;
   Run of_gate, of_up;
 #pragma unroll
@@ -62,6 +71,11 @@ __global__ void __launch_bounds__(gated_threads) gated_gradient_kernel(GatedGrad
 }
 
 namespace detail {
+// Elements that lie side by side; of rows apart, what divides width and stride.
+template <class A>
+inline std::int64_t gated_run(const A& a) {
+  return a.width == 0 ? a.count : std::gcd(a.width, a.stride);
+}
 template <int N>
 inline dim3 gated_grid(std::int64_t count) {
   return dim3(static_cast<unsigned>((count / N + gated_threads - 1) / gated_threads));
@@ -73,7 +87,7 @@ inline cudaError_t gated(const Gated& a, cudaStream_t stream) {
   const auto kernel = [&]<class T, int N>() {
     return launch(gated_kernel<T, N>, detail::gated_grid<N>(a.count), dim3(gated_threads), stream, a);
   };
-  return in_runs(a.element, a.count, kernel, a.gate, a.up, a.out);
+  return in_runs(a.element, detail::gated_run(a), kernel, a.gate, a.up, a.out);
 }
 
 inline cudaError_t gated_gradient(const GatedGradient& a, cudaStream_t stream) {
@@ -81,7 +95,7 @@ inline cudaError_t gated_gradient(const GatedGradient& a, cudaStream_t stream) {
   const auto kernel = [&]<class T, int N>() {
     return launch(gated_gradient_kernel<T, N>, detail::gated_grid<N>(a.count), dim3(gated_threads), stream, a);
   };
-  return in_runs(a.element, a.count, kernel, a.gate, a.up, a.grad);
+  return in_runs(a.element, detail::gated_run(a), kernel, a.gate, a.up, a.grad);
 }
 
 }  // namespace rlalgo::cuda

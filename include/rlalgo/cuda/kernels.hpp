@@ -17,11 +17,13 @@
 namespace rlalgo::cuda {
 
 using Stream = void*;  // a cudaStream_t
+using Graph = void*;   // a cudaGraphExec_t
 
 enum class Element { float32, bfloat16 };
 
 // y = w·round(x·r), r = (mean x² + ε)^(−½) of each row; the product x·r is rounded to the element, as transformers' Llama does.
-// With `one_more`, Gemma's norm: y = (1 + w)·x·r, rounded once. With `residual`, x ← x + residual first, in place.
+// With `once` it is not; with `one_more`, Gemma's norm, y = (1 + w)·x·r, rounded once. With `residual`, x ← x + residual first, in
+// place.
 struct RmsNorm {
   void* x = nullptr;               // [rows, width]; written to only with a residual
   const void* residual = nullptr;  // [rows, width], or null
@@ -30,7 +32,7 @@ struct RmsNorm {
   float* scale = nullptr;          // [rows] r, or null
   std::int64_t rows = 0, width = 0;
   float epsilon = 0.0F;
-  bool one_more = false;
+  bool one_more = false, once = false;
   Element element = Element::float32;
 };
 
@@ -55,23 +57,25 @@ struct RmsNormGradient {
   return chunks < most ? chunks : most;
 }
 
-// (x_i, x_{i+half}) ← (x_i cos − x_{i+half} sin, x_{i+half} cos + x_i sin), in place; `backward` by −θ.
+// (x_i, x_{i+half}) ← (x_i cos − x_{i+half} sin, x_{i+half} cos + x_i sin), in place, of the first 2·half elements of a head;
+// `interleaved`: (x_{2i}, x_{2i+1}) in the place of (x_i, x_{i+half}); `backward` by −θ.
 struct Rotate {
-  void* x = nullptr;  // [tokens, heads, 2·half]
+  void* x = nullptr;  // [tokens, heads, width]
   const float* cosine = nullptr;
   const float* sine = nullptr;  // [tokens, half]
-  std::int64_t tokens = 0, heads = 0, half = 0;
-  bool backward = false;
+  std::int64_t tokens = 0, heads = 0, half = 0, width = 0;
+  bool backward = false, interleaved = false;
   Element element = Element::float32;
 };
 
 // SwiGLU (silu) or GeGLU (GELU in its form with tanh): y = round(act(gate))·up.
 enum class Activation { silu, gelu_tanh };
+// Where `width` is not 0, gate and up are rows of so many elements, `stride` elements apart: halves of one product.
 struct Gated {
   const void* gate = nullptr;
   const void* up = nullptr;
-  void* out = nullptr;  // [count]; may be gate
-  std::int64_t count = 0;
+  void* out = nullptr;  // [count]; may be gate where rows are not apart
+  std::int64_t count = 0, width = 0, stride = 0;
   Activation activation = Activation::silu;
   Element element = Element::float32;
 };
@@ -80,7 +84,7 @@ struct GatedGradient {
   const void* grad = nullptr;
   void* gate = nullptr;
   void* up = nullptr;  // [count]
-  std::int64_t count = 0;
+  std::int64_t count = 0, width = 0, stride = 0;
   Activation activation = Activation::silu;
   Element element = Element::float32;
 };
@@ -103,6 +107,31 @@ struct Pages {
   std::int64_t page_stride = 0, key_offset = 0, value_offset = 0, position_stride = 0, head_stride = 0;
 };
 
+// Of one joined product a row's queries, keys and values: with a bias, normalised per head where there are weights (as RmsNorm, each head by
+// itself), rotated (as Rotate, by row positions[row] of the table), queries to q, keys and values to their places in pages. A row whose
+// position is below 0 has queries of 0, and nothing is written to pages.
+struct Heads {
+  const void* joined = nullptr;  // [rows, heads + 2 kv_heads, head_dim]
+  const void* bias = nullptr;    // [heads + 2 kv_heads, head_dim], or null
+  const void* q_weight = nullptr;
+  const void* k_weight = nullptr;  // [head_dim] each, or null: no norm
+  float epsilon = 0.0F;
+  bool one_more = false, once = false;
+  const float* cosine = nullptr;  // [·, half], or null: no rotation
+  const float* sine = nullptr;
+  const std::int64_t* positions = nullptr;  // [rows]
+  std::int64_t half = 0;
+  bool interleaved = false;
+  void* q = nullptr;  // [rows, heads, head_dim]
+  void* arena = nullptr;
+  const std::int64_t* page = nullptr;
+  const std::int64_t* place = nullptr;                           // [rows]
+  std::int64_t rows = 0, heads = 0, kv_heads = 0, head_dim = 0;  // head_dim at most heads_width
+  Pages pages;
+  Element element = Element::float32;
+};
+inline constexpr int heads_width = 256;
+
 // Puts keys and values of rows to their places.
 struct PageWrite {
   const void* k = nullptr;
@@ -123,8 +152,10 @@ struct DecodeAttention {
   const std::int64_t* table = nullptr;      // [rows, max_pages] numbers of pages
   const std::int64_t* positions = nullptr;  // [rows]; −1: the row sees nothing, and is 0
   float* partial = nullptr;                 // decode_partial_floats(…)
-  std::uint16_t* out = nullptr;             // [rows, heads, head_dim]
-  float* log_sum = nullptr;                 // [rows, heads] log Σ exp, or null
+  // [decode_counters(…)], zeros before and after: the last of a row's blocks merges them, in one launch. Null: a second launch does.
+  std::uint32_t* arrived = nullptr;
+  std::uint16_t* out = nullptr;  // [rows, heads, head_dim]
+  float* log_sum = nullptr;      // [rows, heads] log Σ exp, or null
   std::int64_t rows = 0;
   int heads = 0, kv_heads = 0, head_dim = 0;  // head_dim a multiple of 8, at most 256
   int max_pages = 0;
@@ -138,6 +169,7 @@ inline constexpr int decode_chunk = 256;  // positions that one block attends to
 [[nodiscard]] constexpr int decode_chunks(int max_pages) {
   return (max_pages * page_length + decode_chunk - 1) / decode_chunk;
 }
+[[nodiscard]] constexpr std::int64_t decode_counters(std::int64_t rows, int heads) { return rows * heads; }
 [[nodiscard]] constexpr std::int64_t decode_partial_floats(std::int64_t rows, int heads, int head_dim, int max_pages) {
   return rows * heads * decode_chunks(max_pages) * (decode_width(head_dim) + 2);
 }
@@ -174,22 +206,47 @@ struct LogProbGradient {
   Element element = Element::float32;  // of grad
 };
 
-// Draws a token of each row as inference::TokenDraw does with its portable kernels: exp by the same polynomial, partial sums
-// of 512 ids in eight lanes, the smallest id whose cumulative mass exceeds u = uniform({seed, sampling}, step, index·2³² +
-// position). Equal logits give its tokens and log-probs. No truncation, no penalty.
-struct DrawKeyed {
+// Answers what is asked of rows of logits as inference::TokenDraw does with its portable kernels: exp by the same polynomial, partial
+// sums of 512 ids in eight lanes, what is kept by top_k, top_p and min_p in the same order, the smallest id whose cumulative mass
+// exceeds u = uniform({seed, sampling}, step, index·2³² + position). Equal logits give its tokens and log-probs.
+struct DrawAsk {
+  std::int64_t row = 0;  // of the logits
   std::uint64_t seed = 0, step = 0, index = 0;
   std::uint32_t position = 0;
-  float scale = 0.0F;  // 1 / temperature in float32; 0: greedy
+  float scale = 1.0F;       // 1 / temperature in float32; 0 or infinite: greedy
+  std::int32_t given = -1;  // nothing is drawn: the log-prob and the rank of this id
+  std::int32_t top_k = 0;   // 0: all
+  double top_p = 1.0, min_p = 0.0;
+  float penalty = 1.0F;                             // ρ: l > 0 ? l/ρ : l·ρ
+  std::int32_t first_seen = 0, seen = 0;            // … of these of Draw::ids, each once
+  std::int32_t first_forbidden = 0, forbidden = 0;  // of Draw::ids: their logits become draw_forbidden
+  std::int32_t edited = -1;                         // row of Draw::edited for the logits that these two change
+  std::int32_t of_model = 0;                        // 1: log-probs are those of log_softmax(l)
+  std::int32_t likely = 0;                          // so many of the most likely ids
+};
+inline constexpr std::int32_t draw_not_finite = -1, draw_not_known = -2;
+struct DrawAnswer {
+  std::int32_t token = 0;   // draw_not_finite: a logit is not; draw_not_known: more ids are kept than a block holds
+  float log_prob = 0.0F;    //
+  std::int32_t rank = 0;    // of a given id: 1 + the number of ids with a larger logit
+  std::int32_t likely = 0;  // how many there are
+};
+struct DrawLikely {
+  std::int32_t id = 0;
+  float log_prob = 0.0F;
 };
 struct Draw {
-  const float* logits = nullptr;                      // [rows, vocabulary], row stride `stride`
-  const DrawKeyed* keys = nullptr;                    // [rows]
-  std::int32_t* tokens = nullptr;                     // [rows]; −1: a logit is not finite
-  float* log_probs = nullptr;                         // [rows]
-  std::int64_t rows = 0, vocabulary = 0, stride = 0;  // vocabulary at most draw_vocabulary
+  const float* logits = nullptr;                                        // [rows, vocabulary], row stride `stride`
+  const DrawAsk* asks = nullptr;                                        // [count]
+  const std::int32_t* ids = nullptr;                                    // that asks name
+  float* edited = nullptr;                                              // [edited rows, vocabulary]
+  DrawAnswer* answers = nullptr;                                        // [count]
+  DrawLikely* likely = nullptr;                                         // [count, likely_each], the most likely first
+  std::int64_t count = 0, vocabulary = 0, stride = 0, likely_each = 0;  // vocabulary at most draw_vocabulary
 };
 inline constexpr std::int64_t draw_vocabulary = std::int64_t{1} << 21U;
+inline constexpr int draw_kept = 2048;           // ids that a block holds
+inline constexpr float draw_forbidden = -1e30F;  // far below every logit, and still a number
 
 struct Kernels {
   int (*rms_norm)(const RmsNorm&, Stream) = nullptr;
@@ -198,6 +255,7 @@ struct Kernels {
   int (*gated)(const Gated&, Stream) = nullptr;
   int (*gated_gradient)(const GatedGradient&, Stream) = nullptr;
   int (*segment_sum)(const SegmentSum&, Stream) = nullptr;
+  int (*heads)(const Heads&, Stream) = nullptr;
   int (*page_write)(const PageWrite&, Stream) = nullptr;
   int (*decode_attention)(const DecodeAttention&, Stream) = nullptr;
   int (*log_prob_tile)(const LogProbTile&, Stream) = nullptr;
@@ -205,6 +263,12 @@ struct Kernels {
   int (*log_prob_gradient)(const LogProbGradient&, Stream) = nullptr;
   int (*draw)(const Draw&, Stream) = nullptr;
   const char* (*error_text)(int error) = nullptr;
+  // What is launched on a stream between begin and end is not computed but recorded, and computed at each replay. Not the stream that
+  // everything else waits for.
+  int (*graph_begin)(Stream) = nullptr;
+  int (*graph_end)(Stream, Graph*) = nullptr;
+  int (*graph_replay)(Graph, Stream) = nullptr;
+  void (*graph_free)(Graph) = nullptr;
 };
 
 // The table of this program; null where it was built without nvcc.

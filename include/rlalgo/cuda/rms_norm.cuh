@@ -64,8 +64,8 @@ __global__ void __launch_bounds__(32 * rms_norm_warps) rms_norm_kernel(RmsNorm a
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       const float normed = widen(run.at[k]) * scale;
-      out.at[k] =
-          rounded<T>(a.one_more ? normed * (1.0F + widen(w.at[k])) : widen(rounded<T>(normed)) * widen(w.at[k]));
+      const float kept = a.one_more || a.once ? normed : widen(rounded<T>(normed));
+      out.at[k] = rounded<T>(kept * (a.one_more ? 1.0F + widen(w.at[k]) : widen(w.at[k])));
     }
     *reinterpret_cast<Run*>(y + i) = out;
   });

@@ -19,12 +19,13 @@ __global__ void __launch_bounds__(rotate_threads) rotate_kernel(Rotate a) {
   const std::int64_t pair = static_cast<std::int64_t>(blockIdx.x) * rotate_threads + threadIdx.x;
   if (pair >= a.tokens * a.heads * a.half) return;
   const std::int64_t i = pair % a.half, head = pair / a.half, token = head / a.heads;  // head of all tokens
-  T* const x = static_cast<T*>(a.x) + head * 2 * a.half + i;
+  T* const x = static_cast<T*>(a.x) + head * a.width + (a.interleaved ? 2 * i : i);
+  const std::int64_t apart = a.interleaved ? 1 : a.half;
   const float cosine = a.cosine[token * a.half + i];
   const float sine = a.backward ? -a.sine[token * a.half + i] : a.sine[token * a.half + i];
-  const float low = widen(x[0]), high = widen(x[a.half]);
+  const float low = widen(x[0]), high = widen(x[apart]);
   x[0] = rounded<T>(__fsub_rn(__fmul_rn(low, cosine), __fmul_rn(high, sine)));
-  x[a.half] = rounded<T>(__fadd_rn(__fmul_rn(high, cosine), __fmul_rn(low, sine)));
+  x[apart] = rounded<T>(__fadd_rn(__fmul_rn(high, cosine), __fmul_rn(low, sine)));
 }
 
 inline cudaError_t rotate(const Rotate& a, cudaStream_t stream) {
