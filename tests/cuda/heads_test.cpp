@@ -144,6 +144,11 @@ void check(const Case& c) {
     CHECK(same_bits(arena_there.values(), arena.values()));
     return;
   }
+  // In bfloat16 a sum in another order seldom changes a rounded number.
+  const auto found_queries = q_out.values();
+  std::size_t others = 0;
+  for (std::size_t i = 0; i < expected_q.size(); ++i) others += wide(found_queries[i]) != wide(expected_q[i]) ? 1 : 0;
+  if (sizeof(T) == 2) CHECK(others * 30 <= expected_q.size());
   CHECK(distance(q_out.values(), widened(expected_q), 1.0) <=
         3.0 * rounding<T> + 6e-7);  // sums of squares in another order
   CHECK(distance(arena_there.values(), widened(arena.values()), 1.0) <= 3.0 * rounding<T> + 6e-7);

@@ -239,7 +239,7 @@ __global__ void __launch_bounds__(32 * decode_warps) decode_attention_chunks(Dec
     to[D + 1] = all;
   }
   if (a.arrived == nullptr) return;
-  // What this block has written is there for every block that sees its count; the last one sees all.
+  // What this block has written is there for a block that sees its count; the last one sees all.
   __syncthreads();
   if (threadIdx.x == 0) {
     const auto chunks =
