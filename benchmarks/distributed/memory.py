@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Peak memory of every rank with the whole model, and with slices of it.
 
-    memory.py MODEL [--rlalgo PROGRAM] [--ranks 1,2,4] [--layouts whole,zero1,zero2,fsdp,fsdp-whole] [--length 128] [--reference]
+    memory.py MODEL [--rlalgo PROGRAM] [--ranks 1,2,4] [--layouts whole,zero1,zero2,fsdp,fsdp-whole,experts,fsdp-experts] [--length 128] [--reference]
 
 Trains MODEL (a Hugging Face directory) two steps on made-up preference pairs (`rl: orpo`, one micro-batch a rank; --reference: dpo) and
 prints, for each layout and number of ranks, the largest peak of resident memory (VmHWM of /proc, and of it the most that was no file)
@@ -20,7 +20,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LAYOUTS = {"whole": {}, "zero1": {"deepspeed": {"zero_optimization": {"stage": 1}}}, "zero2": {"deepspeed": {"zero_optimization": {"stage": 2}}},
-           "fsdp": {"fsdp_config": {"reshard_after_forward": True}}, "fsdp-whole": {"fsdp_config": {"reshard_after_forward": False}}}
+           "fsdp": {"fsdp_config": {"reshard_after_forward": True}}, "fsdp-whole": {"fsdp_config": {"reshard_after_forward": False}},
+           "experts": {}, "fsdp-experts": {"fsdp_config": {"reshard_after_forward": True}}}  # both: expert_parallel_size is the number of ranks
 
 
 def children(pid):
@@ -57,6 +58,8 @@ def measure(program, model, layout, ranks, length, reference):
         config = {"base_model": str(model), "rl": "dpo" if reference else "orpo", "datasets": [{"path": "rows.jsonl"}], "learning_rate": 1e-6,
                   "micro_batch_size": 1, "gradient_accumulation_steps": 1, "max_steps": 2, "logging_steps": 1, "save_strategy": "no",
                   "output_dir": "out", "sequence_len": 4 * length, **LAYOUTS[layout]}
+        if layout.endswith("experts"):
+            config["expert_parallel_size"] = ranks
         (folder / "config.yaml").write_text(json.dumps(config))
         command = [program, "train", "config.yaml"] + (["--nproc-per-node", str(ranks)] if ranks > 1 else [])
         peaks = {}
@@ -70,7 +73,7 @@ def measure(program, model, layout, ranks, length, reference):
             raise SystemExit((folder / "log").read_text()[-2000:])
         record = [json.loads(line) for line in (folder / "out/metrics.jsonl").read_text().splitlines()][-1]
         seconds = sum(value for key, value in record.items() if key.startswith("time/"))
-        own = [sum(record.get(f"time/{name}{end}", 0.0) for name in ("shards", "sums")) for end in ("", "_wait")]
+        own = [sum(record.get(f"time/{name}{end}", 0.0) for name in ("shards", "sums", "experts")) for end in ("", "_wait")]
         seconds -= sum(own)  # a part of the others
         return max(one[0] for one in peaks.values()), max(one[1] for one in peaks.values()), seconds, *own
 
