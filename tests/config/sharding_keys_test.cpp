@@ -88,6 +88,26 @@ TEST_CASE("sizes of the mesh make the number of ranks") {
   CHECK(lacks(error_of(fsdp + "dp_shard_size: 0\n"), {"config.6", "dp_shard_size"}) == "");
 }
 
+TEST_CASE("experts divide among ranks that are a divisor of all, beside shards of a fitting number") {
+  const std::string two = "expert_parallel_size: 2\n", fsdp = "fsdp_config: {reshard_after_forward: true}\n";
+  CHECK(parse(two).expert_parallel_size == 2);
+  CHECK(parse(two).divides_model());
+  CHECK_FALSE(parse("expert_parallel_size: 1\n").divides_model());
+  CHECK(parse(two).warnings.empty());
+  for (const char* beside : {"", "dp_shard_size: 2\n", "dp_shard_size: 4\n", "context_parallel_size: 2\n"})
+    CHECK_NOTHROW(parse(fsdp + two + beside));
+  CHECK(lacks(error_of("expert_parallel_size: 3\n"), {"config.60", "a divisor of 4", "c.yaml:7"}) == "");
+  CHECK(lacks(error_of("expert_parallel_size: 0\n"), {"config.6", "expert_parallel_size"}) == "");
+  CHECK(lacks(error_of(fsdp + "dp_shard_size: 2\nexpert_parallel_size: 3\n", 6), {"config.60", "2", "dp_shard_size"}) ==
+        "");
+  for (const char* optimizer : {"muon", "adafactor", "adamw_8bit"})
+    CHECK(lacks(error_of(two + "optimizer: " + optimizer + "\n"),
+                {"config.37", "expert_parallel_size: 2", optimizer}) == "");
+  CHECK(lacks(error_of(two + "adapter: qlora\nload_in_4bit: true\nlora_r: 2\nlora_alpha: 4\n"
+                             "lora_target_modules: [q_proj]\n"),
+              {"config.37", "remove expert_parallel_size"}) == "");
+}
+
 TEST_CASE("what has no effect is said in one line, what would be another run is refused") {
   CHECK(lacks(warnings_of("fsdp_config: {offload_params: true, cpu_ram_efficient_loading: true, use_orig_params: true, "
                           "limit_all_gathers: true}\n"),
