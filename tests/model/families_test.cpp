@@ -41,7 +41,8 @@ std::string compared(std::string_view family) {
   for (const auto& folder : std::filesystem::directory_iterator(golden / "model")) {
     if (Json::parse(std::ifstream(folder.path() / "config.json")).at("model_type") != family) continue;
     checkpoints.insert(folder.path().filename().string());
-    for (const auto& [name, entry] : model::SafetensorsFile(folder.path() / "expected.safetensors").entries()) {
+    const model::SafetensorsFile expected(folder.path() / "expected.safetensors");
+    for (const auto& [name, entry] : expected.entries()) {
       gradients += name.starts_with("grad.") ? 1 : 0;
       balance = balance || name.starts_with("aux_loss");
     }

@@ -13,6 +13,8 @@ using rlalgo::support::raised_by;
 
 namespace {
 
+using Names = std::vector<std::string>;
+
 const std::vector<std::string> linears = {"model.layers.0.self_attn.q_proj",  "model.layers.0.mlp.up_proj",
                                           "model.layers.1.self_attn.q_proj",  "model.layers.1.mlp.up_proj",
                                           "model.layers.11.self_attn.q_proj", "lm_head"};
@@ -25,7 +27,6 @@ std::vector<std::string> targets(const model::LoraConfig& config) {
 }  // namespace
 
 TEST_CASE("targets are names, ends of paths, patterns over whole paths, or all linear maps but the head") {
-  using Names = std::vector<std::string>;
   CHECK(targets({.target_modules = {"q_proj"}}).size() == 3);
   CHECK(targets({.target_modules = {"mlp.up_proj", "lm_head"}}).size() == 3);
   CHECK(targets({.target_modules = {"model.layers.1.self_attn.q_proj"}}) == Names{linears[2]});
@@ -48,7 +49,6 @@ TEST_CASE("targets are names, ends of paths, patterns over whole paths, or all l
 }
 
 TEST_CASE("all linear maps of the layers are named beside the targets, whatever a family calls them") {
-  using Names = std::vector<std::string>;
   const std::vector<std::string> fused = {"model.layers.0.self_attn.qkv_proj", "model.layers.0.mlp.gate_up_proj",
                                           "model.layers.1.self_attn.qkv_proj", "lm_head"};
   const auto named =
