@@ -9,7 +9,9 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from cases import BASE, main, same_files  # noqa: E402
+from ebft_test import STRIDED  # noqa: E402
 from experts_test import model, names  # noqa: E402
+from linear_attention_test import model as linear  # noqa: E402
 from ranks_test import BESIDE, ONLINE, PAIRS, ended, rank_of, rows, started, write  # noqa: E402
 from sharded_test import FSDP, same_run, zero  # noqa: E402
 
@@ -43,6 +45,7 @@ def completions_on_two_ranks(c):
     same_run(c, base, [("many", 2, TWO)], rl="grpo", val_set_size=0.1, eval_steps=2,
              trl={"beta": 0.02, "num_iterations": 2, "sync_ref_model": True, "ref_model_sync_steps": 2})
     same_run(c, base, [("replayed", 2, TWO)], rl="grpo", trl={"router_replay": "R3"})
+    same_run(c, base, [("asynchronous", 2, TWO)], rl="grpo", trl={**BESIDE, "prefetch_depth": 0})
 
 
 @case
@@ -53,6 +56,21 @@ def every_family(c):
         same_run(c, {**PAIRS, "base_model": experts(c, kind, kind), "max_steps": 2}, layouts, rl="dpo")
         for folder in ("one", "many"):
             shutil.rmtree(c.folder / folder)
+
+
+@case
+def linear_attention_and_other_methods(c):
+    rows(c)
+    for kind in ("qwen3_5_moe_text", "qwen3_next"):
+        base = {**PAIRS, "base_model": linear(c, kind, kind, num_experts=4), "max_steps": 2}
+        same_run(c, base, [("many", 2, TWO)], rl="dpo")
+        for folder in ("one", "many"):
+            shutil.rmtree(c.folder / folder)
+    base = {**PAIRS, "base_model": experts(c), "max_steps": 2}
+    same_run(c, base, [("pairs", 2, TWO)], rl="orpo")
+    rows(c, labelled=True, count=13)
+    same_run(c, {**base, "remove_unused_columns": False}, [("labelled", 2, TWO)], rl="kto")
+    same_run(c, {**STRIDED, "base_model": base["base_model"], "logging_steps": 1, "save_strategy": "no"}, [("blocks", 2, TWO)])
 
 
 @case

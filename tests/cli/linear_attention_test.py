@@ -77,13 +77,14 @@ def save(path, tensors):
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
-def model(c, kind="qwen3_5_text", name="delta"):
+def model(c, kind="qwen3_5_text", name="delta", **changes):
     folder = c.folder / name
     shutil.copytree(QUICKSTART / "model", folder)
     config = json.loads((folder / "config.json").read_text()) | SIZES
     config |= {"model_type": kind, "architectures": [CLASSES[kind] + "ForCausalLM"], "torch_dtype": "float32",
                "partial_rotary_factor": 0.5}
     config |= EXPERTS if kind != "qwen3_5_text" else {}
+    config |= changes
     save(folder / "model.safetensors", shapes(config))
     (folder / "config.json").write_text(json.dumps(config, indent=2))
     return str(folder)
