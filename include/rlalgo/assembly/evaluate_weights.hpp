@@ -15,6 +15,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/metrics.hpp>
 #include <rlalgo/data/hub_cache.hpp>
+#include <rlalgo/data/rollout.hpp>
 #include <rlalgo/model/adapter_files.hpp>
 #include <rlalgo/model/checkpoint_files.hpp>
 #include <rlalgo/model/decoder.hpp>
