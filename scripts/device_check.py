@@ -181,6 +181,27 @@ def kernels_racecheck(c):
     return kernel_tests(c, sanitizer(), "--tool", "racecheck", "--error-exitcode", "9")
 
 
+@part(60)
+def kernels_or_operators(c):
+    """Log-probs and texts of the engine with the project's kernels against those of LibTorch's operators alone."""
+    if c.device == "cpu":
+        raise NotRun("a GPU is needed")
+    rows = [{"prompt": f"{i} + {i + 1} =", "temperature": 0, "max_new_tokens": 24} for i in range(8)]
+    texts = {}
+    for name, used in (("kernels", "all"), ("operators", "none")):
+        os.environ["RLALGO_CUDA_KERNELS"] = used
+        try:
+            texts[name] = c.lines("generate", c.data / "model", rows, "--device", c.device, "--dtype", "bfloat16")
+        finally:
+            del os.environ["RLALGO_CUDA_KERNELS"]
+    pairs = list(zip(texts["kernels"], texts["operators"], strict=True))
+    same = sum(a["ids"] == b["ids"] for a, b in pairs)
+    first = sum(a["ids"][:4] == b["ids"][:4] for a, b in pairs)  # later ones may fall otherwise where two logits tie
+    if first < 6:
+        raise RuntimeError(f"{first} of 8 texts begin alike")
+    return {"same": f"{same} of 8", "begin alike": f"{first} of 8"}
+
+
 @part(90)
 def log_probs(c):
     """Log-probs of given tokens: the device against the CPU, by the trainer's pass and by the engine's."""

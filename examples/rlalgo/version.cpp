@@ -5,9 +5,11 @@
 #include <nlohmann/json.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/version.hpp>
+#include <rlalgo/cuda/kernels.hpp>
 #include <rlalgo/data/columnar_rows.hpp>
 #include <rlalgo/distributed/nccl_library.hpp>
 #include <rlalgo/inference/cpu_kernels.hpp>
+#include <rlalgo/tensor/cuda_kernels.hpp>
 #include <rlalgo/tensor/cuda_library.hpp>
 #include <rlalgo/tensor/products.hpp>
 #include <string>
@@ -77,7 +79,8 @@ std::string columnar_line() {
 
 Run version(CLI::App&) {
   return [] {
-    // RLALGO_CPU may be refused: nothing is printed before.
+    // RLALGO_CPU and RLALGO_CUDA_KERNELS may be refused: nothing is printed before.
+    const bool used = tensor::cuda_kernels() != nullptr;
     const std::string_view generation = inference::cpu_kernels(),
                            float32 = tensor::name_of(tensor::product_kernels(at::kFloat)),
                            bfloat16 = tensor::name_of(tensor::product_kernels(at::kBFloat16));
@@ -89,7 +92,12 @@ Run version(CLI::App&) {
               << "  " << columnar_line() << "\n"
               << "  compiler " << __VERSION__ << "\n"
               << "  kernels of generation " << generation << "\n"
-              << "  products of training in float32 " << float32 << ", in bfloat16 " << bfloat16 << "\n";
+              << "  products of training in float32 " << float32 << ", in bfloat16 " << bfloat16 << "\n"
+              << "  CUDA kernels of our own: "
+              << (cuda::compiled() == nullptr ? "none, built without nvcc"
+                  : used                      ? "compiled in, used"
+                                              : "compiled in, not used (RLALGO_CUDA_KERNELS=all uses them)")
+              << "\n";
     print_devices(std::cout);
     return 0;
   };

@@ -59,7 +59,9 @@ def without_a_driver_a_gpu_is_refused_and_auto_is_the_cpu(c):
     c.no_output()
     dpo(c, "--device", "auto").expect(0)
     assert "device" not in json.loads((c.folder / "out/metrics.jsonl").read_text().splitlines()[0])
-    assert "no NVIDIA driver" in c.run("version").expect(0).out
+    text = c.run("version").expect(0).out
+    assert "no NVIDIA driver" in text and "CUDA kernels of our own: " in text, text
+    c.run("version", env={**os.environ, "RLALGO_CUDA_KERNELS": "rotate,attention"}).expect(2, "[rlalgo.tensor.16]", "'attention'", "decode_attention")
     line = json.dumps({"prompt": "1 + 1 =", "max_new_tokens": 2}) + "\n"
     c.run("generate", "--model", QUICKSTART / "model", "--device", "cpu", stdin=line).expect(0)
     c.run("generate", "--model", QUICKSTART / "model", "--device", "cuda:0", stdin=line).expect(1, "[rlalgo.tensor.8]")

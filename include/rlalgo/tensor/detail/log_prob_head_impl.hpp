@@ -16,6 +16,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/tensor/custom_gradient.hpp>
 #include <rlalgo/tensor/detail/bfloat16_kernel.hpp>
+#include <rlalgo/tensor/detail/cuda_head.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/log_prob_head.hpp>
 #include <rlalgo/tensor/tensor.hpp>
@@ -68,6 +69,13 @@ RLALGO_INLINE Tensor LogProbTiles::forward(bool keep) {
   budget_ = keep ? std::max<std::int64_t>(options_.cache_bytes - copies, 0) : 0;
   keeps_ = keep;
   kept_.clear();
+  if (const auto head = cuda_head(hidden_, weight_, bias_, targets_, options_.temperature, options_.tile_tokens,
+                                  options_.tile_vocabulary)) {
+    log_sum_ = hidden_.new_empty({tokens_, 1}, out.options());
+    if (options_.entropy) entropy_ = out.select(0, 1).unsqueeze(1);
+    head->forward({out.select(0, 0), log_sum_, entropy_, greedy_});
+    return out;
+  }
   if (whole_rows())
     forward_rows(out);
   else
@@ -82,6 +90,20 @@ RLALGO_INLINE std::vector<Tensor> LogProbTiles::backward(const Tensor& grad_out)
                 {.what = "hidden states or head weight were changed in place between forward and backward",
                  .remedy = "update parameters after the backward pass"});
   if (narrow_) return backward_narrow(grad_out);
+  if (const auto head = cuda_head(hidden_, weight_, bias_, targets_, options_.temperature, options_.tile_tokens,
+                                  options_.tile_vocabulary)) {
+    CudaHead::Gradients into{.adds = leaf_.defined() && leaf_.grad().defined()};
+    const auto wide = [&](at::IntArrayRef sizes) { return hidden_.new_empty(sizes, log_sum_.options()); };
+    if (required_.hidden) into.hidden = wide(hidden_.sizes());
+    if (required_.weight) into.weight = into.adds ? leaf_.grad() : weight_.new_empty(weight_.sizes());
+    if (required_.bias) into.bias = wide({vocabulary_});
+    const bool of_entropy = options_.entropy && options_.entropy_gradient;
+    head->backward(grad_out.select(0, 0), of_entropy ? grad_out.select(0, 1) : Tensor(),
+                   {.log_prob = {}, .log_sum = log_sum_, .entropy = entropy_, .greedy = {}}, into);
+    if (leaf_.defined()) leaf_.mutable_grad() = into.weight;
+    return {required_.hidden ? into.hidden.to(hidden_.scalar_type()) : Tensor(),
+            leaf_.defined() ? Tensor() : into.weight, required_.bias ? into.bias.to(bias_.scalar_type()) : Tensor()};
+  }
   const Tensor g = grad_out.select(0, 0).to(compute_).unsqueeze(1).div(options_.temperature);  // [N, 1]
   Tensor s;                                                                                    // [N, 1]
   if (options_.entropy && options_.entropy_gradient)

@@ -1,0 +1,68 @@
+// Definitions of cuda_kernels.hpp.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/cuda/kernels.hpp>
+#include <rlalgo/tensor/cuda_kernels.hpp>
+#include <rlalgo/tensor/tensor.hpp>
+
+namespace rlalgo::tensor {
+
+RLALGO_INLINE bool choose_kernels(std::string_view list) {
+  std::array<bool, cuda::kernel_names.size()> chosen = {};
+  const bool all = list == "all", none = list == "none";
+  for (std::string_view rest = all || none ? std::string_view() : list; !all && !none;) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view name = rest.substr(0, comma);
+    const auto at = std::find(cuda::kernel_names.begin(), cuda::kernel_names.end(), name);
+    if (at == cuda::kernel_names.end()) {
+      std::string names;
+      for (const std::string_view one : cuda::kernel_names) names += ", " + std::string(one);
+      core::raise_usage("tensor", 16,
+                        {.what = "there is no CUDA kernel of this name",
+                         .found = "'" + std::string(name) + "'",
+                         .expected = "all, none, or a list of " + names.substr(2),
+                         .where = "the environment variable RLALGO_CUDA_KERNELS",
+                         .remedy = "unset it, and LibTorch's operators compute"});
+    }
+    chosen[static_cast<std::size_t>(at - cuda::kernel_names.begin())] = true;
+    if (comma == std::string_view::npos) break;
+    rest = rest.substr(comma + 1);
+  }
+  for (std::size_t i = 0; i < chosen.size(); ++i) cuda::use(static_cast<cuda::Kernel>(i), all || chosen[i]);
+  return !none;
+}
+
+RLALGO_INLINE const cuda::Kernels* cuda_kernels() {
+  static const bool used = [] {
+    const char* const list = std::getenv("RLALGO_CUDA_KERNELS");
+    return choose_kernels(list == nullptr ? kernels_by_default : std::string_view(list));
+  }();
+  return used ? cuda::compiled() : nullptr;
+}
+
+RLALGO_INLINE OwnKernels& own_kernels() {
+  static OwnKernels kernels;
+  return kernels;
+}
+
+RLALGO_INLINE void detail::refuse_launch(const cuda::Kernels& table, int error, cuda::Kernel kernel, const Tensor& x) {
+  const std::string name(cuda::kernel_names[static_cast<std::size_t>(kernel)]);
+  std::string shape = "[";
+  for (const std::int64_t size : x.sizes()) shape += (shape.size() > 1 ? ", " : "") + std::to_string(size);
+  core::raise("tensor", 15,
+              {.what = "the CUDA kernel " + name + " could not be launched",
+               .found = std::string(table.error_text(error)) + " (CUDA error " + std::to_string(error) + ")",
+               .where = shape + "] on " + x.device().str(),
+               .remedy = "an earlier kernel may have failed: CUDA_LAUNCH_BLOCKING=1 names it; without " + name +
+                         " in RLALGO_CUDA_KERNELS LibTorch's operators compute instead"});
+}
+
+}  // namespace rlalgo::tensor
