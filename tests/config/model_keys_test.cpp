@@ -16,11 +16,17 @@ TEST_CASE("changes of tokens are those of the keys") {
   CHECK(changes.renamed.at(128002) == "<think>");
 }
 
-TEST_CASE("offloading is what gradient_checkpointing does here") {
-  ModelConfig m;
-  for (const Key& row : model_keys(m)) {
-    if (row.name != "gradient_checkpointing") continue;
-    CHECK(row.synonyms.size() == 2);
-    CHECK(row.synonyms[0].first == "offload");
+TEST_CASE("the older words of gradient_checkpointing say where the inputs of layers lie, too") {
+  for (const auto& [text, on, place] :
+       {std::tuple{"offload", true, "host"}, {"offload_disk", true, "disk"}, {"true", true, "none"}}) {
+    ModelConfig m;
+    Node node;
+    node.kind = std::string(text) == "true" ? Kind::boolean : Kind::string;
+    node.boolean = true;
+    node.text = text;
+    for (const Key& row : model_keys(m))
+      if (row.name == "gradient_checkpointing") row.reader(node);
+    CHECK(m.gradient_checkpointing == on);
+    CHECK(m.activation_offloading == place);
   }
 }

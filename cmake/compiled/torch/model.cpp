@@ -2,9 +2,11 @@
 #include <rlalgo/model/detail/aten_operations_impl.hpp>
 #include <rlalgo/model/detail/attention_impl.hpp>
 #include <rlalgo/model/detail/attention_plan_impl.hpp>
+#include <rlalgo/model/detail/checkpoint_store_impl.hpp>
 #include <rlalgo/model/detail/context_sharing_impl.hpp>
 #include <rlalgo/model/detail/context_split_impl.hpp>
 #include <rlalgo/model/detail/cpu_operations_impl.hpp>
+#include <rlalgo/model/detail/cuda_operations_impl.hpp>
 #include <rlalgo/model/detail/decoder_impl.hpp>
 #include <rlalgo/model/detail/decoder_pass_impl.hpp>
 #include <rlalgo/model/detail/gated_delta_impl.hpp>

@@ -3,7 +3,7 @@
 // With several ranks on a machine each takes the GPU of its LOCAL_RANK, which torchrun sets. What a device cannot do yet
 // is refused by its key and never done elsewhere.
 //
-// Errors (usage): [rlalgo.config.6] no name of a device; [.44] a key asks for what the device cannot do; those of
+// Errors (usage): [rlalgo.config.6] no name of a device; [.8] activation_offloading without gradient_checkpointing; [.44] a key asks for what the device cannot do; those of
 // tensor/device.hpp.
 #pragma once
 
@@ -54,6 +54,12 @@ inline void read_device(Reader& reader, RunConfig& config, int ranks) {
 
 // After all keys are read.
 inline void check_device(const RunConfig& config) {
+  if (config.activation_offloading != "none" && !config.gradient_checkpointing)
+    core::raise_usage("config", 8,
+                      {.what = "activation_offloading needs gradient_checkpointing",
+                       .found = "gradient_checkpointing: false",
+                       .where = config.place("activation_offloading"),
+                       .remedy = "set gradient_checkpointing: true: what is moved away is what that keeps"});
   if (device_of(config).is_cpu()) return;
   const auto refuse = [&](const std::string& key, const std::string& value, const std::string& remedy) {
     core::raise_usage("config", 44,

@@ -218,7 +218,10 @@ inline void check_parameter_names(const RunConfig& config, const ModelPlaces& pl
                                         .memory = memory.value_or(model::memory_of_weights(config.sharding.on())),
                                         .device = device_of(config),
                                         .quantisation = config.quantisation()});
-  decoder->set_checkpointing(config.gradient_checkpointing);
+  decoder->set_checkpointing(config.gradient_checkpointing,
+                             {.memory = config.activation_offloading == "host"   ? model::CheckpointMemory::host
+                                        : config.activation_offloading == "disk" ? model::CheckpointMemory::disk
+                                                                                 : model::CheckpointMemory::device});
   detail::adapt(*decoder, config, places.adapter);
   return decoder;
 }

@@ -21,9 +21,11 @@ struct ModelConfig {
   std::vector<std::string> unfrozen_parameters;  // empty = all
   std::optional<std::string> lora_model_dir;     // an adapter to continue
   bool gradient_checkpointing = false;
-  std::string device = "cpu";  // as chosen: cpu, cuda:N (config/device.hpp)
-  bool bfloat16 = false;       // bf16 or bfloat16: weights and activations; the optimizer updates float32 masters
-  bool float32 = false;        // a whole model is saved in float32, whatever the base's files are in
+  std::string activation_offloading = "none";  // none, host, disk
+  std::string device = "cpu";                  // as chosen: cpu, cuda:N (config/device.hpp)
+  double peak_tflops = 0.0;                    // 0: that of the device, where it is known
+  bool bfloat16 = false;  // bf16 or bfloat16: weights and activations; the optimizer updates float32 masters
+  bool float32 = false;   // a whole model is saved in float32, whatever the base's files are in
 
   // What these keys change of the tokenizer's tokens.
   [[nodiscard]] text::TokenChanges token_changes() const {
@@ -42,6 +44,18 @@ struct ModelConfig {
 };
 
 namespace detail {
+
+// axolotl's older words say where the inputs lie, too.
+inline void read_checkpointing(const Node& node, bool& on, std::string& offloading) {
+  const bool host = node.kind == Kind::string && lower_equal(node.text, "offload"),
+             disk = node.kind == Kind::string && lower_equal(node.text, "offload_disk");
+  if (!host && !disk) {
+    const Target flag(on);
+    return flag.read(flag.at, node, "gradient_checkpointing");
+  }
+  on = true;
+  offloading = host ? "host" : "disk";
+}
 
 inline void read_overrides(const Node& names, data::Json& out) {
   static constexpr const char* form = "a section from ids to tokens, such as {128002: \"<think>\"}";
@@ -94,9 +108,16 @@ inline void read_overrides(const Node& names, data::Json& out) {
     key("added_tokens_overrides", m.added_tokens_overrides, "`{128002: \"<think>\"}`: another text for an added token, in all files; "
         "roles that name it follow").by("section", [&m](const Node& node) { detail::read_overrides(node, m.added_tokens_overrides); })
         .only_if_written(),
-    // There is no other memory to offload to.
     key("gradient_checkpointing", m.gradient_checkpointing, "keep only the inputs of layers and compute each layer again in the backward "
-        "pass: same gradients, less memory").meaning("offload", "true").meaning("offload_disk", "true").free({"the same gradients"}),
+        "pass: same gradients, less memory. `offload` and `offload_disk` are axolotl's older words for it with `activation_offloading: true` and `disk`")
+        .by("true, false, offload, offload_disk", [&m](const Node& node) { detail::read_checkpointing(node, m.gradient_checkpointing, m.activation_offloading); })
+        .free({"the same gradients"}),
+    key("activation_offloading", m.activation_offloading, "where those inputs lie until the backward pass: `true` (axolotl's `legacy` and "
+        "`hidden_states` are the same here): in the memory of the host, copied beside the computation; `disk`: in a file without a name in TMPDIR. "
+        "The same gradients. Needs `gradient_checkpointing`").one_of({"none", "host", "disk"}).meaning("true", "host").meaning("false", "none").meaning("legacy", "host")
+        .meaning("hidden_states", "host").meaning("offload_disk", "disk")
+        .used(where([&m] { return m.activation_offloading != "host" || m.device != "cpu"; }, "on the CPU they lie in its memory already"))
+        .free({"the same gradients"}),
     key("unfrozen_parameters", m.unfrozen_parameters, "patterns of the only weights to train, matched from the start of names like "
         "`model.layers.0.mlp.up_proj.weight`; a dot is a dot"),
     key("lora_model_dir", m.lora_model_dir, "a PEFT directory to continue; its `adapter_config.json` replaces the keys of the adapter, and "
@@ -114,6 +135,9 @@ inline void read_overrides(const Node& names, data::Json& out) {
         "where a driver shows one and LibTorch's CUDA half can be loaded, said in one line, else the CPU. What a GPU cannot do yet is "
         "refused by its key (8-bit moments, generation in 8 bits). A resume goes on on the kind of device that it was begun on "
         "([GPUs](gpu.md))").shows("auto"),
+    key("peak_tflops", m.peak_tflops, "what the device of a rank can multiply, in TFLOP/s: the denominator of `train/mfu`. Unless it is set, "
+        "of GPUs that are known the dense bfloat16 of their data sheets; of a CPU there is none, and no `train/mfu` "
+        "([GPUs](gpu.md#how-much-of-the-card))").within(above(0)).shows("that of the GPU").free(resume::place),
     key("bf16", m.bfloat16, "`true`: weights and activations in bfloat16, saved so; the optimizer updates float32 master weights (in the "
         "checkpoint as `<name>.master`). Adapters stay float32. `auto` is that on a GPU, and on a CPU that multiplies bfloat16 (AVX-512 "
         "BF16, AMX), with a line that says so, and float32 on any other; without the key it is float32. `fp16`, `float16`: refused").by(

@@ -104,7 +104,7 @@ struct Reason {
     {"heads_k_stride", "a ring passes the keys and values of all heads at once; nothing is gathered whole", "heads_k_stride"},
     {"gradient_checkpointing_kwargs", "gradient_checkpointing computes each layer again from its inputs, the one way there is",
         "use_reentrant"},
-    {"activation_offloading layer_offloading selective_checkpointing low_cpu_mem_usage max_memory ple_cpu_offload gpu_memory_limit "
+    {"layer_offloading selective_checkpointing low_cpu_mem_usage max_memory ple_cpu_offload gpu_memory_limit "
         "device_map torch_empty_cache_steps gc_collect_steps gc_steps embeddings_skip_upcast experimental_skip_move_to_device tiled_mlp "
         "tiled_mlp_num_shards tiled_mlp_use_original_mlp", "memory is saved by gradient_checkpointing, bf16 and fsdp_config", "offload"},
     {"fp32_norm_classes fp32_norms", "norms are computed in float32", "", "model/operations.hpp float32"},

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string>
 
+#include <rlalgo/config/device.hpp>
 #include <rlalgo/config/outside.hpp>
 #include <rlalgo/config/plan.hpp>
 #include <rlalgo/config/ranks.hpp>
@@ -22,6 +23,8 @@
 #include <rlalgo/optim/muon.hpp>
 #include <rlalgo/run/loop.hpp>
 #include <rlalgo/run/resume.hpp>
+#include <rlalgo/tensor/device.hpp>
+#include <rlalgo/tensor/peak.hpp>
 #include <rlalgo/trainer/trainer.hpp>
 
 namespace rlalgo::config {
@@ -107,6 +110,7 @@ using TrainerSettings = trainer::BasicTrainerConfig<optim::AnyOptimizer>;
   t.max_grad_norm = c.max_grad_norm;
   t.dealing = dealing_of(c);
   t.optimizer = optimizer_of(c);
+  t.peak_flops = c.peak_tflops > 0.0 ? c.peak_tflops * 1e12 : tensor::peak_flops(tensor::describe(device_of(c)));
   t.schedule = schedule_of(c, plan);
   t.schedule_metric = c.metric_for_best_model.value_or("loss");
   run::LoopConfig& loop = t.loop;

@@ -32,6 +32,7 @@ namespace rlalgo::core {
                                 "mean_token_accuracy",
                                 "num_tokens",
                                 "skipped_zero_adv_rows",
+                                "train/mfu",
                                 "skipped_zero_adv_batches"};
   constexpr std::array families = {"async/",       "clip_ratio/", "completions/", "ebft/",     "entropy_bonus/",
                                    "environment/", "eval_",       "logits/",      "logps/",    "replay_buffer_",

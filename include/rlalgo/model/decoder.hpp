@@ -22,6 +22,7 @@
 #include <c10/core/GradMode.h>
 
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/model/checkpoint_store.hpp>
 #include <rlalgo/model/context_sharing.hpp>
 #include <rlalgo/model/decoder_pass.hpp>
 #include <rlalgo/model/hf_config.hpp>
@@ -55,6 +56,7 @@ class Decoder : public Policy {
 
   // The mean over the products of a layer.
   [[nodiscard]] RLALGO_INLINE double product_flops(std::int64_t tokens) const override;
+  [[nodiscard]] RLALGO_INLINE double training_flops(const TokenTree& tree) const override;
 
   RLALGO_INLINE std::vector<Tensor> features(const TokenTree& tree, std::span<const std::int64_t> layers) override;
 
@@ -126,7 +128,10 @@ class Decoder : public Policy {
   [[nodiscard]] std::vector<std::pair<std::string, Tensor>> named_tensors() const;
 
   // Trades time for memory in passes with gradient.
-  void set_checkpointing(bool on) { checkpointing_ = on; }
+  void set_checkpointing(bool on, CheckpointPlace place = {}) {
+    checkpointing_ = on;
+    checkpoints_ = std::move(place);
+  }
 
   void set_trained(bool trained);
 
@@ -216,6 +221,7 @@ class Decoder : public Policy {
   std::vector<Tensor> frequencies_;  // of each rotation, [D/2] float32
   std::optional<Adapter> adapter_;
   bool checkpointing_ = false;
+  CheckpointPlace checkpoints_;
   bool embeddings_replaced_ = false;
   const Operations* operations_ = nullptr;  // null: those of the device
   std::shared_ptr<LayerGate> gate_;

@@ -4,7 +4,8 @@
 // output, i that of layer i (counted from 1) before the next one's norm, and `layers`, the last, is taken after the
 // final norm. Layers above the deepest tap are not run.
 // With checkpointing a pass keeps the input of every layer only, and the backward pass computes each layer again before
-// it differentiates it: the same operations on the same numbers, so the same gradients to the bit.
+// it differentiates it: the same operations on the same numbers, so the same gradients to the bit. checkpoint_store.hpp says where these
+// inputs lie until then.
 // Weight gradients are added to `weight.grad()`; every layer is read between acquire and release of the gate.
 //
 // Shapes: taps [T, H]; the last one [S, H] when `rows` [S] are given: in the last layer everything after the attention
@@ -22,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include <rlalgo/model/checkpoint_store.hpp>
 #include <rlalgo/model/context_sharing.hpp>
 #include <rlalgo/model/decoder_layer.hpp>
 #include <rlalgo/model/gated_delta.hpp>
@@ -45,6 +47,7 @@ class DecoderPass {
     std::shared_ptr<RouterReplay> replay = {};  // or null
     bool graph = false;                         // a backward pass follows
     bool checkpointed = false;                  // …, which computes the layers again
+    CheckpointPlace checkpoints = {};           // where their inputs lie until then
   };
 
   // Holds handles to the weights: a backward pass may outlive the decoder. `frequencies`: rope_frequencies() of each rotation.
@@ -88,7 +91,8 @@ class DecoderPass {
   Tensor ids_;                              // [T]
   std::vector<std::int64_t> first_expert_;  // of each layer, among the experts that a token passes in all of them
   std::vector<LayerTape> tapes_;
-  Tensor last_, scale_;  // input of the final norm [S, H], its scale [S]
+  std::optional<CheckpointStore> inputs_;  // of the layers that are computed again
+  Tensor last_, scale_;                    // input of the final norm [S, H], its scale [S]
   bool used_ = false;
 };
 

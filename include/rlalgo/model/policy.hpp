@@ -62,6 +62,8 @@ class Policy {
   // Floating-point operations of a typical matrix product in a pass over so many tokens, by which the number of threads
   // is chosen (tensor/threads.hpp); 0 = not known.
   [[nodiscard]] virtual double product_flops(std::int64_t /*tokens*/) const { return 0.0; }
+  // Floating-point operations of the forward and the backward pass over a tree (training_flops.hpp); 0 = not known.
+  [[nodiscard]] virtual double training_flops(const TokenTree& /*tree*/) const { return 0.0; }
   // From now on the ranks of a ring score together: all of them the same trees, each a share of their tokens.
   virtual void share_context(ContextSharing /*sharing*/) {
     core::raise("model", 35,

@@ -177,6 +177,7 @@ class Trainer {
     ++version_;
     for (const auto& companion : parts_.companions) companion->after_step(index + 1, result.metrics);
     result.seconds.emplace_back("optimizer", optimizer_watch.seconds());
+    watch_.tell_share(config_.peak_flops, training + result.seconds.back().second, result.metrics);
     for (auto& one : parts_.placement->seconds()) result.seconds.push_back(std::move(one));
 
     if (config_.steps_per_epoch > 0) result.epoch = static_cast<double>(index + 1) / config_.steps_per_epoch;
@@ -344,6 +345,7 @@ class Trainer {
                                       .token_statistics = L::needs.token_statistics,
                                       .collision = L::needs.collision});
       watch_.forward += forward.seconds();
+      if (config_.peak_flops > 0 && c10::GradMode::is_enabled()) watch_.flops += parts_.policy->training_flops(tree);
       loss::Result result = parts_.loss(Rows::collate(part, scores, L::needs), counts);
       if (result.value.requires_grad()) result.value.backward();
       result.value = result.value.detach();

@@ -32,6 +32,8 @@ struct BasicTrainerConfig {
   // the step, is added to the loss; each is balanced by itself, as in TRL.
   double router_aux_loss_coef = 0.0;
   model::Dealing dealing = model::Dealing::balanced;  // of the tokens of a batch among the ranks of a context group
+  double peak_flops =
+      0.0;  // of the device of a rank: what train/mfu is a share of; 0 = not known, and there is no train/mfu
   typename O::Config optimizer{};
   optim::ScheduleConfig schedule{};
   std::string schedule_metric = "loss";  // of evaluations, which reduce_lr_on_plateau observes

@@ -175,8 +175,8 @@ namespace rlalgo::config::detail {
   return master + (moments_of(config.optimizer) == Moments::blockwise_8bit ? 2.1 : 8.0);
 }
 
-// What the backward pass keeps of a token in all layers, in numbers.
-[[nodiscard]] inline double kept_numbers(const model::DecoderConfig& c, bool checkpointing) {
+// What the backward pass keeps of a token in all layers, in numbers. `away`: the inputs of layers lie elsewhere.
+[[nodiscard]] inline double kept_numbers(const model::DecoderConfig& c, bool checkpointing, bool away) {
   double all = 0.0, largest = 0.0;
   for (std::int64_t layer = 0; layer < c.layers; ++layer) {
     const model::ExpertSpec& experts = c.spec(layer).experts;
@@ -184,7 +184,7 @@ namespace rlalgo::config::detail {
                                                              : c.intermediate_size);
     const double numbers = 2.0 * static_cast<double>(c.hidden_size) +
                            2.0 * static_cast<double>((c.heads + c.kv_heads) * c.head_dim) + 2.0 * width;
-    all += checkpointing ? static_cast<double>(c.hidden_size) : numbers;
+    all += !checkpointing ? numbers : away ? 0.0 : static_cast<double>(c.hidden_size);
     largest = std::max(largest, numbers);
   }
   return all + (checkpointing ? largest : 0.0);
@@ -230,8 +230,10 @@ inline void add_model(Overview& o, const RunConfig& config, model::Decoder& deco
           ? 0.0
           : slots * static_cast<double>((o.longest + o.completion_length) * c.layers * 2 * c.kv_heads * c.head_dim) *
                 element;
-  const double backward = static_cast<double>(o.micro_batch_tokens) * kept_numbers(c, config.gradient_checkpointing) *
-                          element / static_cast<double>(o.ranks);
+  const bool away =
+      config.activation_offloading == "disk" || (config.activation_offloading == "host" && !decoder.device().is_cpu());
+  const double backward = static_cast<double>(o.micro_batch_tokens) *
+                          kept_numbers(c, config.gradient_checkpointing, away) * element / static_cast<double>(o.ranks);
   o.memory = {{"weights", weights},
               {"gradients", gradients},
               {"optimizer", trained * optimizer_bytes(config)},

@@ -24,6 +24,7 @@
 #include <rlalgo/model/operations.hpp>
 #include <rlalgo/model/operations_for.hpp>
 #include <rlalgo/model/policy.hpp>
+#include <rlalgo/model/training_flops.hpp>
 #include <rlalgo/model/weight_names.hpp>
 #include <rlalgo/model/weights.hpp>
 #include <rlalgo/tensor/custom_gradient.hpp>
@@ -48,6 +49,10 @@ RLALGO_INLINE double Decoder::product_flops(std::int64_t tokens) const {
   visit_parts(
       config(), config().spec(0), [](auto&&...) {}, add, add, [](auto&&...) {});
   return 2.0 * static_cast<double>(tokens) * static_cast<double>(elements) / static_cast<double>(products);
+}
+
+RLALGO_INLINE double Decoder::training_flops(const TokenTree& tree) const {
+  return model::training_flops(config(), weights_, tree);
 }
 
 RLALGO_INLINE void Decoder::share_context(ContextSharing sharing) {
@@ -368,6 +373,7 @@ RLALGO_INLINE std::vector<Tensor> Decoder::run(const TokenTree& tree, const Taps
   const bool graph = c10::GradMode::is_enabled() && is_trained();
   DecoderPass::Settings settings{.operations = &operations(), .gate = gate_, .graph = graph};
   settings.checkpointed = graph && checkpointing_;
+  settings.checkpoints = checkpoints_;
   settings.load = taps.load;
   settings.replay = taps.replay;
   if (graph && taps.dropout && adapter_ && adapter_->config.dropout > 0)

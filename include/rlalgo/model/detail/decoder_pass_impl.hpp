@@ -97,7 +97,8 @@ RLALGO_INLINE std::vector<Tensor> DecoderPass::run(const TokenTree& tree, const 
     LayerTape* tape = settings_.graph ? &tapes_.emplace_back() : nullptr;
     const Tensor chosen = i + 1 == config_.layers ? rows : Tensor();
     if (settings_.graph && settings_.checkpointed) {
-      tape->input = x;
+      if (!inputs_) inputs_.emplace(settings_.checkpoints, device);
+      inputs_->push(x);
       tape->rows = chosen;
       tape = nullptr;
     }
@@ -146,7 +147,7 @@ RLALGO_INLINE void DecoderPass::backward(const std::vector<Tensor>& gradients) {
     {
       const GateScope scope(settings_.gate.get(), {i, LayerGate::Phase::backward, i - 1});
       if (settings_.checkpointed) {
-        const Tensor input = tapes_.back().input, rows = tapes_.back().rows;
+        const Tensor input = inputs_->pop(), rows = tapes_.back().rows;
         (void)layer_forward(context(i), layer(i), input, rows, &tapes_.back());
       }
       grad = layer_backward(context(i), layer(i), std::move(tapes_.back()), std::move(grad));

@@ -1,4 +1,5 @@
-// What a step says of its own side where generation is asynchronous; the sampler's side is sampler/prefetch.hpp's.
+// What a step says of its own side: how much of the device's peak its passes use, and more where generation is asynchronous; the
+// sampler's side is sampler/prefetch.hpp's.
 //
 //   sync/seconds            of handing over the weights, in steps that do
 //   async/forward_s         seconds of the forward passes of the step; on a device, of asking for them
@@ -24,6 +25,12 @@ struct AsynchronousWatch {
   os::Stopwatch step;
   double forward = 0.0;    // seconds
   double published = 0.0;  // seconds
+  double flops = 0.0;      // of the passes with gradient (model/training_flops.hpp)
+
+  // train/mfu   of this rank, flops ÷ (seconds · peak); over several steps the sums' ratio
+  void tell_share(double peak, double seconds, core::Metrics& metrics) const {
+    if (peak > 0.0 && flops > 0.0) metrics.mean("train/mfu", flops / peak, seconds);
+  }
 
   template <class Rows, class S>
   void tell(const S& sampler, const std::vector<const typename Rows::Row*>& rows, double loss_tokens,
