@@ -1,6 +1,7 @@
 #include <rlalgo/inference/engine_device.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <vector>
 
@@ -60,5 +61,34 @@ TEST_CASE("the pass from ATen's operators gives the logits of the CPU's kernels,
     }
     CHECK(tensors.cache().pages_in_use() == 0);
     tensors.cache().trim();
+  }
+}
+
+// The kernels run on the host here (support/host_kernels.cpp).
+TEST_CASE("a pass whose rows are attended to by the kernel over pages gives the logits of ATen's operators") {
+  REQUIRE(cuda::compiled() != nullptr);
+  for (const char* type : {"qwen3", "gemma3_text", "gemma2", "gpt_oss", "cohere2", "phi3", "glm4", "qwen3_5_text"}) {
+    INFO(type);
+    model::Json json = support::small_config(type);
+    json["head_dim"] = 24;  // in the page 32
+    json["hidden_size"] = 32;
+    if (std::string(type) == "cohere2" || std::string(type) == "phi3")
+      json["hidden_size"] = 24 * json["num_attention_heads"].get<int>();
+    const auto decoder = model::random_decoder(model::parse_hf_config(json, "test"), 3, at::kBFloat16);
+    std::vector<data::TokenId> tokens;
+    for (int i = 0; i < 40; ++i) tokens.push_back(i * 7 % 23);
+    inference::EngineConfig config = inference::EngineConfig{}.for_weights(decoder->weights());
+    config.cache_element = inference::CacheElement::bfloat16;
+    inference::detail::TensorEngineDevice aten(decoder->config(), config, at::Device(at::kCPU), 80);
+    inference::detail::TensorEngineDevice own(decoder->config(), config, at::Device(at::kCPU), 80,
+                                              {.table = cuda::compiled(), .device = at::kCPU});
+    const std::vector<float> expected = logits_of(aten, *decoder, tokens, 1);
+    double largest = 0.0;
+    for (const float x : expected) largest = std::max(largest, std::abs(static_cast<double>(x)));
+    for (const std::size_t step : {1, 39}) {  // all by the kernel; a prompt by operators, then one row by the kernel
+      const std::vector<float> found = logits_of(own, *decoder, tokens, step);
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        CHECK(std::abs(found[i] - expected[i]) < 4e-2 * largest);  // rounding of bfloat16 through the layers
+    }
   }
 }

@@ -38,7 +38,7 @@ inline model::DecoderConfig config() {
   return c;
 }
 
-class ToyForward final : public inference::Forward {
+class ToyForward : public inference::Forward {
  public:
   ToyForward(const inference::KvCache& cache, std::int64_t max_rows, std::int64_t max_logits)
       : cache_(cache), max_rows_(max_rows), max_logits_(max_logits) {}

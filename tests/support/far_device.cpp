@@ -33,6 +33,8 @@ struct State {
   std::map<void*, Region> regions;
   Counts counts;
   std::atomic<bool> fail{false};
+  std::optional<Graph> graph;  // that is recorded
+  bool replays = false;
 };
 State& state() {
   static State* const one = new State;  // outlives the tensors of static objects
@@ -56,6 +58,7 @@ class Memory final : public c10::Allocator {
     constexpr std::size_t page = 4096;
     void* memory = nullptr;
     if (bytes > 0) {
+      TORCH_CHECK(!state().graph, "memory is taken while a graph is recorded");
       if (state().fail.exchange(false))
         C10_THROW_ERROR(OutOfMemoryError, "FAR out of memory. Tried to allocate " + std::to_string(bytes) + " bytes");
       const std::size_t size = (bytes + page - 1) / page * page;
@@ -63,6 +66,7 @@ class Memory final : public c10::Allocator {
       TORCH_CHECK(memory != MAP_FAILED, "no memory for the far device");
       const std::lock_guard lock(state().mutex);
       state().regions[memory] = {size, 0};
+      if (!in_fallback) ++state().counts.allocations;
     }
     return {memory, memory, &release, c10::Device(type, 0)};
   }
@@ -109,7 +113,13 @@ at::Tensor on_host(const at::Tensor& tensor) {
 }
 
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
-  if (!in_fallback) {
+  if (!in_fallback && state().graph) {
+    TORCH_CHECK(from.is_privateuseone() && to.is_privateuseone(),
+                "the host is copied from or to while a graph is recorded");
+    state().graph->nodes.emplace_back([from, to] { copy_from(from, to, false); });
+    return to;
+  }
+  if (!in_fallback && !state().replays) {
     const std::lock_guard lock(state().mutex);
     Counts& c = state().counts;
     const auto bytes = static_cast<std::int64_t>(from.nbytes());
@@ -176,8 +186,34 @@ at::Scalar item(const at::Tensor& tensor) {
   return tensor.to(at::kCPU).item();
 }
 
+// What an operator that writes to its arguments returns: those.
+void record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const c10::FunctionSchema& schema = op.schema();
+  const torch::jit::Stack inputs(stack->end() - static_cast<std::ptrdiff_t>(schema.arguments().size()), stack->end());
+  torch::jit::Stack results;
+  for (const c10::Argument& result : schema.returns()) {
+    for (std::size_t i = 0; i < inputs.size() && result.alias_info() != nullptr; ++i)
+      if (const c10::AliasInfo* const info = schema.arguments()[i].alias_info();
+          info != nullptr && info->beforeSets() == result.alias_info()->beforeSets()) {
+        results.push_back(inputs[i]);
+        break;
+      }
+  }
+  TORCH_CHECK(results.size() == schema.returns().size(), c10::toString(op.operator_name()),
+              " gives new memory while a graph is recorded");
+  state().graph->nodes.emplace_back([op, inputs] {
+    torch::jit::Stack again = inputs;
+    const bool before = std::exchange(in_fallback, true);
+    at::native::cpu_fallback(op, &again);
+    in_fallback = before;
+  });
+  torch::jit::drop(*stack, inputs.size());
+  stack->insert(stack->end(), results.begin(), results.end());
+}
+
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  {
+  if (state().graph) return record(op, stack);
+  if (!state().replays) {
     const std::lock_guard lock(state().mutex);
     ++state().counts.operators;
     ++state().counts.by_name[c10::toString(op.operator_name())];
@@ -238,6 +274,10 @@ Counts Counts::since(const Counts& before) const {
   out.copies_in -= before.copies_in;
   out.copies_out -= before.copies_out;
   out.scalars -= before.scalars;
+  out.allocations -= before.allocations;
+  out.kernels -= before.kernels;
+  out.replays -= before.replays;
+  out.nodes -= before.nodes;
   out.bytes_in -= before.bytes_in;
   out.bytes_out -= before.bytes_out;
   for (const auto& [name, count] : before.by_name)
@@ -246,6 +286,40 @@ Counts Counts::since(const Counts& before) const {
 }
 
 void fail_allocation() { state().fail = true; }
+
+void run_kernel(const std::function<void()>& f) {
+  State& s = state();
+  const auto protect = [&](int change, int protection) {
+    const std::lock_guard lock(s.mutex);
+    for (auto& [memory, region] : s.regions) {
+      const int before = region.open;
+      region.open += change;
+      if (before == 0 || region.open == 0) ::mprotect(memory, region.bytes, protection);
+    }
+  };
+  if (s.graph) {
+    s.graph->nodes.emplace_back([f] { run_kernel(f); });
+    return;
+  }
+  protect(1, PROT_READ | PROT_WRITE);
+  f();
+  protect(-1, PROT_NONE);
+}
+
+void count_kernels(std::int64_t launches) {
+  if (!state().replays) state().counts.kernels += launches;
+}
+
+void begin_graph() { state().graph.emplace(); }
+Graph end_graph() { return std::move(*std::exchange(state().graph, std::nullopt)); }
+void replay(const Graph& graph) {
+  State& s = state();
+  ++s.counts.replays;
+  s.counts.nodes += static_cast<std::int64_t>(graph.nodes.size());
+  s.replays = true;
+  for (const auto& node : graph.nodes) node();
+  s.replays = false;
+}
 
 }  // namespace rlalgo::support::far
 

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include <c10/core/Device.h>
 
@@ -20,6 +22,9 @@ struct Counts {
   std::int64_t copies_out = 0;  // to the host: each waits for the device
   std::int64_t scalars = 0;     // of these, single numbers that the host reads (item)
   std::int64_t bytes_in = 0, bytes_out = 0;
+  std::int64_t allocations = 0;
+  std::int64_t kernels = 0;                     // launches of far_kernels.hpp
+  std::int64_t replays = 0, nodes = 0;          // of graphs, and of what is in them, which is not counted otherwise
   std::map<std::string, std::int64_t> by_name;  // of operators
 
   [[nodiscard]] Counts since(const Counts& before) const;
@@ -29,5 +34,18 @@ struct Counts {
 
 // The next allocation fails as a GPU's does when it is full.
 void fail_allocation();
+
+// f() while the host may reach all of the device's memory: a kernel of the host (far_kernels.hpp).
+void run_kernel(const std::function<void()>& f);
+void count_kernels(std::int64_t launches);
+
+// Between begin_graph() and end_graph() nothing is computed but recorded, as on a GPU whose stream is captured. What cannot be captured
+// there fails: an allocation, a copy from or to the host, an operator that gives new memory.
+struct Graph {
+  std::vector<std::function<void()>> nodes;
+};
+void begin_graph();
+[[nodiscard]] Graph end_graph();
+void replay(const Graph& graph);
 
 }  // namespace rlalgo::support::far

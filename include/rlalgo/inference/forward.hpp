@@ -20,6 +20,10 @@
 
 namespace rlalgo::inference {
 
+namespace detail {
+struct Draw;  // detail/scheduled.hpp
+}
+
 struct Row {
   data::TokenId token{};
   std::int64_t position{};
@@ -47,6 +51,10 @@ class Forward {
   // Sequences up to that length follow: nothing is allocated by run() afterwards.
   virtual void reserve(std::int64_t length) = 0;
   virtual void run(const Weights& weights, std::span<const Row> rows) = 0;
+  // Answers, where the logits are, what it can of `draws`, whose `row` is one of these; what it answered is `known`. A device that
+  // cannot draws nothing, and logits() is asked.
+  virtual void draw(const Weights& /*weights*/, std::span<const std::int64_t> /*rows*/,
+                    std::span<detail::Draw> /*draws*/) {}
   // Logits [n, V] of the rows with these indices in the last run(), in host memory, until the next call.
   [[nodiscard]] virtual const float* logits(const Weights& weights, std::span<const std::int64_t> rows) = 0;
 };

@@ -3,7 +3,7 @@
 // Files in bf16, f16 or f32 are converted to the compute dtype, one tensor at a time. Weights lie in memory of their own
 // (tensor/large_pages.hpp), layer after layer; or, where they are asked for mapped, those of the compute dtype stay in the
 // file's memory, and pages of them are copied when they are trained. On another device each tensor is converted on the host and
-// copied there, one at a time. Fresh weights are those of
+// copied there, one at a time; resident ones so that q, k and v of a layer lie one behind the other, and so do gate and up. Fresh weights are those of
 // transformers' initialiser: matrices N(0, initializer_range²), norms 1, biases 0; drawn by Philox from (seed, tensor
 // name's position, element), so that the same seed gives the same model everywhere.
 //

@@ -50,13 +50,17 @@ class DrawBatch {
       }
       rows_.push_back(one.row);
     }
+    forward_.draw(weights, rows_, answers());
+    const std::size_t left = leave_unknown();
+    if (left == 0) return wanted.size();
     const float* const logits = forward_.logits(weights, rows_);
     const auto task = [&](std::uint32_t i, int thread) {
+      if (draws_[i].known) return;
       detail::answer(draws_[i], {logits + draws_[i].row * vocab_size_, static_cast<std::size_t>(vocab_size_)},
                      token_draws_[static_cast<std::size_t>(thread)]);
     };
     const auto count = static_cast<std::uint32_t>(count_);
-    if (count * vocab_size_ >= 32'768)
+    if (static_cast<std::int64_t>(left) * vocab_size_ >= 32'768)
       pool_.run(count, task);
     else
       for (std::uint32_t i = 0; i < count; ++i) task(i, 0);
@@ -66,6 +70,22 @@ class DrawBatch {
   [[nodiscard]] std::span<Draw> answers() { return std::span(draws_).first(count_); }
 
  private:
+  // How many draws the device has not answered; where it answered some, rows_ keep those of the others.
+  std::size_t leave_unknown() {
+    std::size_t left = 0;
+    for (const Draw& draw : answers()) left += draw.known ? 0U : 1U;
+    if (left == count_) return left;
+    const std::vector<std::int64_t> all = std::exchange(rows_, {});
+    rows_.reserve(width_);
+    std::int64_t last = -1;
+    for (Draw& draw : answers()) {
+      if (draw.known) continue;
+      if (std::exchange(last, draw.row) != draw.row) rows_.push_back(all[static_cast<std::size_t>(draw.row)]);
+      draw.row = static_cast<std::int64_t>(rows_.size()) - 1;
+    }
+    return left;
+  }
+
   Forward& forward_;
   os::ThreadPool& pool_;
   std::int64_t vocab_size_;

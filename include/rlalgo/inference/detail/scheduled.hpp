@@ -88,6 +88,7 @@ struct Draw {
   std::int64_t row = 0;         // of the logits at hand
   Drawn drawn = {};
   std::int64_t rank = 0;  // of `prompt`
+  bool known = false;     // the device has answered it
   std::vector<TokenLogProb> top = {};
 };
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/inference/detail/joined_maps.hpp>
 #include <rlalgo/inference/detail/tensor_forward.hpp>
 #include <rlalgo/inference/detail/tensor_pages.hpp>
 #include <rlalgo/inference/engine_config.hpp>
@@ -17,17 +18,18 @@
 #include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/weights.hpp>
+#include <rlalgo/tensor/cuda_kernels.hpp>
 
 namespace rlalgo::inference::detail {
 
 class TensorEngineDevice final : public EngineDevice {
  public:
   TensorEngineDevice(const model::DecoderConfig& decoder, const EngineConfig& engine, at::Device device,
-                     std::int64_t max_rows)
+                     std::int64_t max_rows, const tensor::OwnKernels& kernels = tensor::own_kernels())
       : pages_(device, engine.cache_element == CacheElement::bfloat16 ? at::kBFloat16 : at::kFloat),
         states_(device, at::kFloat),
         cache_(decoder, engine.cache_element.value_or(CacheElement::float32), pages_, states_),
-        forward_(decoder, pages_, states_, max_rows, engine.max_slots) {}
+        forward_(decoder, pages_, states_, max_rows, engine.max_slots, kernels) {}
 
   [[nodiscard]] KvCache& cache() override { return cache_; }
   [[nodiscard]] Forward& forward() override { return forward_; }
@@ -43,11 +45,15 @@ class TensorEngineDevice final : public EngineDevice {
                    .remedy = "make the engine with EngineConfig::for_weights of these weights"});
     auto out = std::make_shared<TensorWeightsView>();
     out->weights = weights;
+    out->plain = forward_.decodes_plainly(weights);
+    out->places = places_of(weights);
+    if (out->plain)
+      for (const model::LayerWeights& layer : weights.layers) out->joined.push_back(joined_maps(layer));
     out->owner = std::move(owner);
     return out;
   }
 
-  void release_memory() override {}  // no copies are made
+  void release_memory() override { forward_.release_memory(); }
 
  private:
   TensorPages pages_, states_;  // outlive the cache

@@ -21,6 +21,7 @@
 #include <rlalgo/model/checkpoint_files.hpp>
 #include <rlalgo/model/decoder.hpp>
 #include <rlalgo/model/detail/dispatch.hpp>
+#include <rlalgo/model/detail/joined_memory.hpp>
 #include <rlalgo/model/detail/module_pattern.hpp>
 #include <rlalgo/model/hf_config.hpp>
 #include <rlalgo/model/load.hpp>
@@ -214,6 +215,8 @@ RLALGO_INLINE std::unique_ptr<Decoder> load_decoder(const std::filesystem::path&
     value.requires_grad_(true);
   };
   visit_weights(hf.decoder, weights, load);
+  if (!options.device.is_cpu() && options.memory == WeightMemory::resident)  // shards lie apart
+    for (LayerWeights& layer : weights.layers) detail::lie_together(layer);
   hf.stored = std::move(stored);
   return std::make_unique<Decoder>(std::move(hf), std::move(weights));
 }

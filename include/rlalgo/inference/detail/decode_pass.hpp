@@ -1,0 +1,386 @@
+// A pass that decodes, by the project's own kernels and the products of LibTorch: at most nine launches a layer, into memory that is
+// there already, so that it can be recorded once and replayed.
+//
+//   norm · q, k, v · heads (norms, rotation, pages) · attention · o and residual · norm · gate, up · gated · down and residual
+//
+// Rows are padded to a bucket, pages to a power of two; a plan is the memory of one such pass and, where the device records, its graph.
+// A padded row has no position: it is attended to by nobody and writes no page. What a graph reads lies where it lay: the arena, the
+// weights, the plan's own memory; where one of them has moved, the pass is recorded again. Weights that are updated in place are read as
+// they are.
+//
+// Layers that it does not know (fits()) are computed by model/decoder_layer.hpp.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/index_select_ops.h>
+
+#include <rlalgo/inference/detail/joined_maps.hpp>
+#include <rlalgo/inference/detail/paged_operations.hpp>
+#include <rlalgo/inference/detail/paged_rows.hpp>
+#include <rlalgo/inference/detail/tensor_pages.hpp>
+#include <rlalgo/inference/forward.hpp>
+#include <rlalgo/model/decoder_config.hpp>
+#include <rlalgo/model/decoder_layer.hpp>
+#include <rlalgo/model/weights.hpp>
+#include <rlalgo/tensor/cuda_kernels.hpp>
+#include <rlalgo/tensor/functions.hpp>
+#include <rlalgo/tensor/host_copies.hpp>
+#include <rlalgo/tensor/side_stream.hpp>
+#include <rlalgo/tensor/tensor.hpp>
+
+namespace rlalgo::inference::detail {
+
+// Names where the weights lie that a pass reads.
+[[nodiscard]] inline std::uint64_t places_of(const model::DecoderWeights& weights) {
+  std::uint64_t out = 14695981039346656037ULL;
+  const auto add = [&out](const tensor::Tensor& x) {
+    out = (out ^ reinterpret_cast<std::uintptr_t>(x.defined() ? x.const_data_ptr() : nullptr)) * 1099511628211ULL;
+  };
+  add(weights.embedding);
+  add(weights.final_norm);
+  for (const model::LayerWeights& w : weights.layers) {
+    for (const tensor::Tensor* const one : {&w.attention_norm, &w.mlp_norm, &w.q_norm, &w.k_norm}) add(*one);
+    for (const model::Linear* const map : {&w.q_proj, &w.k_proj, &w.v_proj, &w.qkv_proj, &w.o_proj, &w.gate_proj,
+                                           &w.up_proj, &w.gate_up_proj, &w.down_proj}) {
+      add(map->weight);
+      add(map->bias);
+    }
+  }
+  return out;
+}
+
+class DecodePass {
+ public:
+  struct Counts {
+    std::int64_t plans = 0, recorded = 0, replayed = 0, passes = 0;
+  };
+
+  DecodePass(const model::DecoderConfig& config, const TensorPages& pages, const tensor::OwnKernels& kernels)
+      : config_(config), pages_(pages), kernels_(kernels), stream_(pages.device()) {}
+  DecodePass(const DecodePass&) = delete;
+  DecodePass& operator=(const DecodePass&) = delete;
+
+  // Whether passes with these weights are computed here.
+  [[nodiscard]] bool fits(const model::DecoderWeights& w) const {
+    if (kernels_.table == nullptr || pages_.device().type() != kernels_.device || pages_.type() != at::kBFloat16 ||
+        w.embedding.scalar_type() != at::kBFloat16 || config_.head_dim % 8 != 0 || config_.head_dim > cuda::heads_width)
+      return false;
+    for (const cuda::Kernel kernel :
+         {cuda::Kernel::rms_norm, cuda::Kernel::rotate, cuda::Kernel::gated, cuda::Kernel::decode_attention})
+      if (!cuda::in_use(kernel)) return false;
+    for (std::int64_t l = 0; l < config_.layers; ++l)
+      if (!knows(config_.spec(l), w.layers[static_cast<std::size_t>(l)])) return false;
+    return !config_.norm.centred;
+  }
+
+  // States [rows, H] behind the final norm. `angles`: cosines and sines of each rotation, [positions, half].
+  // `places`: places_of() the weights.
+  [[nodiscard]] tensor::Tensor run(const model::DecoderWeights& w, std::span<const JoinedMaps> joined,
+                                   std::uint64_t places, std::span<const Row> rows,
+                                   std::span<const std::array<tensor::Tensor, 2>> angles) {
+    const auto count = static_cast<std::int64_t>(rows.size());
+    std::int64_t longest = 1;
+    for (const Row& row : rows) longest = std::max(longest, pages_of(row));
+    const tensor::SideStream::Scope scope(stream_);
+    Plan& plan = plan_of(bucket(count), std::bit_ceil(static_cast<std::uint64_t>(longest)));
+    fill(plan, rows);
+    ++counts_.passes;
+    const Reads reads{places, pages_.arena().const_data_ptr(),
+                      angles.empty() ? nullptr : angles[0][0].const_data_ptr()};
+    if (!records()) {
+      compute(plan, w, joined, angles);
+    } else if (plan.graph != nullptr && plan.reads == reads) {
+      replay(plan);
+    } else if (plan.warm && plan.reads == reads) {
+      record(plan, w, joined, angles);
+    } else {
+      // The first pass of its kind: libraries make what they need for it.
+      plan.graph.reset();
+      compute(plan, w, joined, angles);
+      plan.warm = true;
+    }
+    plan.reads = reads;
+    return plan.last.narrow(0, 0, count);
+  }
+
+  [[nodiscard]] const Counts& counts() const { return counts_; }
+
+  // Forgets graphs and memory.
+  void release() { plans_.clear(); }
+
+  // The number of rows that a pass of `rows` is computed with.
+  [[nodiscard]] static std::int64_t bucket(std::int64_t rows) {
+    for (const std::int64_t one : {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256})
+      if (rows <= one) return one;
+    return (rows + 127) / 128 * 128;
+  }
+
+ private:
+  // What a graph has the addresses of.
+  struct Reads {
+    std::uint64_t weights = 0;
+    const void *arena = nullptr, *angles = nullptr;
+    bool operator==(const Reads&) const = default;
+  };
+  struct Plan {
+    std::int64_t rows = 0, pages = 0;
+    tensor::Tensor input;  // [4·rows + rows·pages] int64: what follows, one behind the other
+    tensor::Tensor ids, positions, page, place, table;  // [rows] each, [rows, pages]
+    tensor::Tensor x, normed, last;                     // [rows, H]
+    tensor::Tensor joined, q, attended;                 // [rows, (n + 2 kv)·d], [rows, n·d] ×2
+    tensor::Tensor gate_up, active;                     // [rows, 2I], [rows, I]
+    tensor::Tensor partial, arrived;                    // of attention
+    std::shared_ptr<void> graph;
+    Reads reads;
+    bool warm = false;
+  };
+
+  [[nodiscard]] static bool plain(const model::Linear& map) {
+    return map.weight.defined() && !map.lora.defined() && !map.quantised && map.weight.is_contiguous() &&
+           map.weight.scalar_type() == at::kBFloat16;
+  }
+  [[nodiscard]] bool knows(const model::LayerSpec& spec, const model::LayerWeights& w) const {
+    const bool maps = (spec.fused_qkv ? plain(w.qkv_proj) : plain(w.q_proj) && plain(w.k_proj) && plain(w.v_proj)) &&
+                      (spec.fused_gate_up ? plain(w.gate_up_proj) : plain(w.gate_proj) && plain(w.up_proj)) &&
+                      plain(w.o_proj) && plain(w.down_proj) && !spec.mlp_bias;
+    return maps && w.attention_norm.defined() && w.mlp_norm.defined() && !w.attention_output_norm.defined() &&
+           !w.mlp_output_norm.defined() && !spec.parallel && !spec.sinks && !spec.output_gate &&
+           spec.experts.count == 0 && !spec.delta.present() && spec.residual_scale == 1.0 &&
+           spec.head_norm != model::HeadNorm::all;
+  }
+
+  [[nodiscard]] bool records() const { return kernels_.table->graph_begin != nullptr && !refused_; }
+
+  [[nodiscard]] Plan& plan_of(std::int64_t rows, std::uint64_t pages) {
+    const auto found = plans_.find({rows, pages});
+    if (found != plans_.end()) return found->second;
+    ++counts_.plans;
+    Plan& plan = plans_[{rows, pages}];
+    plan.rows = rows;
+    plan.pages = static_cast<std::int64_t>(pages);
+    const auto options = at::TensorOptions().dtype(at::kBFloat16).device(pages_.device());
+    const auto memory = [&](std::int64_t width) { return tensor::empty({rows, width}, options); };
+    const std::int64_t n = config_.heads, kv = config_.kv_heads, d = config_.head_dim,
+                       inner = config_.intermediate_size;
+    plan.input = tensor::zeros({4 * rows + rows * plan.pages}, options.dtype(at::kLong));
+    const auto part = [&](std::int64_t i) { return plan.input.narrow(0, i * rows, rows); };
+    plan.ids = part(0);
+    plan.positions = part(1);
+    plan.page = part(2);
+    plan.place = part(3);
+    plan.table = plan.input.narrow(0, 4 * rows, rows * plan.pages);
+    plan.x = memory(config_.hidden_size);
+    plan.normed = memory(config_.hidden_size);
+    plan.last = memory(config_.hidden_size);
+    plan.joined = memory((n + 2 * kv) * d);
+    plan.q = memory(n * d);
+    plan.attended = memory(n * d);
+    plan.gate_up = memory(2 * inner);
+    plan.active = memory(inner);
+    plan.partial = tensor::empty(
+        {cuda::decode_partial_floats(rows, static_cast<int>(n), static_cast<int>(d), static_cast<int>(plan.pages))},
+        options.dtype(at::kFloat));
+    plan.arrived = tensor::zeros({cuda::decode_counters(rows, static_cast<int>(n))}, options.dtype(at::kInt));
+    return plan;
+  }
+
+  // One copy from the host.
+  void fill(Plan& plan, std::span<const Row> rows) {
+    const auto bucket = static_cast<std::size_t>(plan.rows), pages = static_cast<std::size_t>(plan.pages);
+    numbers_.assign(4 * bucket + bucket * pages, 0);
+    std::int64_t* const ids = numbers_.data();
+    std::int64_t *const positions = ids + bucket, *const page = positions + bucket, *const place = page + bucket,
+                        *const table = place + bucket;
+    std::fill(positions, page, -1);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const Row& row = rows[i];
+      ids[i] = row.token;
+      positions[i] = row.position;
+      const std::int64_t used = pages_of(row);
+      for (std::int64_t p = 0; p < used; ++p)
+        table[i * pages + static_cast<std::size_t>(p)] = TensorPages::number(row.pages[p]);
+      page[i] = table[i * pages + static_cast<std::size_t>(used - 1)];
+      place[i] = row.position % page_positions;
+    }
+    tensor::copy_from_host(plan.input, std::span<const std::int64_t>(numbers_));
+  }
+
+  void compute(Plan& plan, const model::DecoderWeights& w, std::span<const JoinedMaps> joined,
+               std::span<const std::array<tensor::Tensor, 2>> angles) {
+    const cuda::Kernels& own = *kernels_.table;
+    at::_ops::index_select_out::call(w.embedding, 0, plan.ids, plan.x);
+    if (config_.embedding_scale != 1.0) plan.x.mul_(model::embedding_scale(config_, at::kBFloat16));
+    for (std::int64_t l = 0; l < config_.layers; ++l)
+      layer(own, plan, w.layers[static_cast<std::size_t>(l)], joined[static_cast<std::size_t>(l)], l, angles);
+    norm(own, plan.x, w.final_norm, plan.last);
+  }
+
+  // out ← x Wᵀ.
+  static void multiply(const tensor::Tensor& x, const tensor::Tensor& weight, const tensor::Tensor& out) {
+    tensor::addmm_(out, x, weight.t(), 0.0);
+  }
+
+  void layer(const cuda::Kernels& own, Plan& plan, const model::LayerWeights& w, const JoinedMaps& joined,
+             std::int64_t l, std::span<const std::array<tensor::Tensor, 2>> angles) {
+    const model::LayerSpec& spec = config_.spec(l);
+    const std::int64_t n = config_.heads * config_.head_dim, kv = config_.kv_heads * config_.head_dim,
+                       inner = config_.intermediate_size;
+    norm(own, plan.x, w.attention_norm, plan.normed);
+    const tensor::Tensor parts[] = {plan.joined.narrow(1, 0, n), plan.joined.narrow(1, n, kv),
+                                    plan.joined.narrow(1, n + kv, kv)};
+    const model::Linear* const maps[] = {&w.q_proj, &w.k_proj, &w.v_proj};
+    if (joined.qkv.defined())
+      multiply(plan.normed, joined.qkv, plan.joined);
+    else
+      for (std::size_t i = 0; i < 3; ++i) multiply(plan.normed, maps[i]->weight, parts[i]);
+    if (!joined.qkv_bias.defined())
+      for (std::size_t i = 0; i < 3; ++i)
+        if (maps[i]->bias.defined()) parts[i].add_(maps[i]->bias);
+    attend(own, plan, w, joined.qkv_bias, l, angles);
+    add(plan.x, plan.attended, w.o_proj);
+    norm(own, plan.x, w.mlp_norm, plan.normed);
+    if (joined.gate_up.defined()) {
+      multiply(plan.normed, joined.gate_up, plan.gate_up);
+    } else {
+      multiply(plan.normed, w.gate_proj.weight, plan.gate_up.narrow(1, 0, inner));
+      multiply(plan.normed, w.up_proj.weight, plan.gate_up.narrow(1, inner, inner));
+    }
+    auto* const gate = static_cast<std::uint16_t*>(plan.gate_up.mutable_data_ptr());
+    tensor::launch(own, own.gated,
+                   {.gate = gate,
+                    .up = gate + inner,
+                    .out = plan.active.mutable_data_ptr(),
+                    .count = plan.rows * inner,
+                    .width = inner,
+                    .stride = 2 * inner,
+                    .activation = spec.activation == model::Activation::silu ? cuda::Activation::silu
+                                                                             : cuda::Activation::gelu_tanh,
+                    .element = cuda::Element::bfloat16},
+                   cuda::Kernel::gated, plan.gate_up);
+    add(plan.x, plan.active, w.down_proj);
+  }
+
+  // x += y Wᵀ + bias.
+  static void add(const tensor::Tensor& x, const tensor::Tensor& y, const model::Linear& map) {
+    tensor::addmm_(x, y, map.weight.t());
+    if (map.bias.defined()) x.add_(map.bias);
+  }
+
+  void norm(const cuda::Kernels& own, const tensor::Tensor& x, const tensor::Tensor& weight,
+            const tensor::Tensor& out) const {
+    tensor::launch(own, own.rms_norm,
+                   {.x = x.mutable_data_ptr(),
+                    .weight = weight.const_data_ptr(),
+                    .y = out.mutable_data_ptr(),
+                    .rows = x.size(0),
+                    .width = x.size(1),
+                    .epsilon = static_cast<float>(config_.norm.epsilon),
+                    .one_more = config_.norm.unit_offset,
+                    .once = config_.norm.rounded_once,
+                    .element = cuda::Element::bfloat16},
+                   cuda::Kernel::rms_norm, x);
+  }
+
+  void attend(const cuda::Kernels& own, Plan& plan, const model::LayerWeights& w, const tensor::Tensor& bias,
+              std::int64_t l, std::span<const std::array<tensor::Tensor, 2>> angles) const {
+    const model::LayerSpec& spec = config_.spec(l);
+    const cuda::Pages places = page_places(config_, pages_, config_.attention_layers(l));
+    const auto* const table = spec.rotary() ? &angles[static_cast<std::size_t>(spec.rope)] : nullptr;
+    const bool norms = spec.head_norm != model::HeadNorm::none;
+    tensor::launch(own, own.heads,
+                   {.joined = plan.joined.const_data_ptr(),
+                    .bias = bias.defined() ? bias.const_data_ptr() : nullptr,
+                    .q_weight = norms ? w.q_norm.const_data_ptr() : nullptr,
+                    .k_weight = norms ? w.k_norm.const_data_ptr() : nullptr,
+                    .epsilon = static_cast<float>(config_.norm.epsilon),
+                    .one_more = config_.norm.unit_offset,
+                    .once = config_.norm.rounded_once,
+                    .cosine = table == nullptr ? nullptr : (*table)[0].const_data_ptr<float>(),
+                    .sine = table == nullptr ? nullptr : (*table)[1].const_data_ptr<float>(),
+                    .positions = plan.positions.const_data_ptr<std::int64_t>(),
+                    .half = table == nullptr ? 0 : (*table)[0].size(1),
+                    .interleaved = table != nullptr && config_.ropes[static_cast<std::size_t>(spec.rope)].interleaved,
+                    .q = plan.q.mutable_data_ptr(),
+                    .arena = pages_.arena().mutable_data_ptr(),
+                    .page = plan.page.const_data_ptr<std::int64_t>(),
+                    .place = plan.place.const_data_ptr<std::int64_t>(),
+                    .rows = plan.rows,
+                    .heads = config_.heads,
+                    .kv_heads = config_.kv_heads,
+                    .head_dim = config_.head_dim,
+                    .pages = places,
+                    .element = cuda::Element::bfloat16},
+                   cuda::Kernel::rotate, plan.joined);
+    tensor::launch(own, own.decode_attention,
+                   {.q = static_cast<const std::uint16_t*>(plan.q.const_data_ptr()),
+                    .arena = static_cast<const std::uint16_t*>(pages_.arena().const_data_ptr()),
+                    .table = plan.table.const_data_ptr<std::int64_t>(),
+                    .positions = plan.positions.const_data_ptr<std::int64_t>(),
+                    .partial = plan.partial.mutable_data_ptr<float>(),
+                    .arrived = static_cast<std::uint32_t*>(plan.arrived.mutable_data_ptr()),
+                    .out = static_cast<std::uint16_t*>(plan.attended.mutable_data_ptr()),
+                    .rows = plan.rows,
+                    .heads = static_cast<int>(config_.heads),
+                    .kv_heads = static_cast<int>(config_.kv_heads),
+                    .head_dim = static_cast<int>(config_.head_dim),
+                    .max_pages = static_cast<int>(plan.pages),
+                    .window = spec.window,
+                    .softcap = static_cast<float>(spec.score_cap),
+                    .scale = static_cast<float>(score_scale(config_, spec)),
+                    .pages = places},
+                   cuda::Kernel::decode_attention, plan.q);
+  }
+
+  void record(Plan& plan, const model::DecoderWeights& w, std::span<const JoinedMaps> joined,
+              std::span<const std::array<tensor::Tensor, 2>> angles) {
+    const cuda::Kernels& own = *kernels_.table;
+    cuda::Graph graph = nullptr;
+    bool good = own.graph_begin(stream_.handle()) == 0;
+    if (good) {
+      try {
+        compute(plan, w, joined, angles);
+      } catch (...) {
+        if (own.graph_end(stream_.handle(), &graph) == 0 && graph != nullptr) own.graph_free(graph);
+        refused_ = true;
+        throw;
+      }
+      good = own.graph_end(stream_.handle(), &graph) == 0;
+    }
+    if (!good) {  // what was recorded has not run
+      refused_ = true;
+      compute(plan, w, joined, angles);
+      return;
+    }
+    plan.graph = std::shared_ptr<void>(graph, own.graph_free);
+    ++counts_.recorded;
+    replay(plan);
+  }
+
+  void replay(Plan& plan) {
+    ++counts_.replayed;
+    if (const int error = kernels_.table->graph_replay(plan.graph.get(), stream_.handle()); error != 0)
+      tensor::detail::refuse_launch(*kernels_.table, error, cuda::Kernel::decode_attention, plan.x);
+  }
+
+  const model::DecoderConfig& config_;
+  const TensorPages& pages_;
+  const tensor::OwnKernels& kernels_;
+  tensor::SideStream stream_;
+  std::map<std::pair<std::int64_t, std::uint64_t>, Plan> plans_;
+  std::vector<std::int64_t> numbers_;
+  bool refused_ = false;  // the device does not record
+  Counts counts_;
+};
+
+}  // namespace rlalgo::inference::detail

@@ -1,0 +1,186 @@
+// The operations of training with an attention that reads pages: what a pass on a device computes with, layer after layer.
+//
+// A run of one row is attended to by the project's own kernel (cuda/decode_attention.cuh) where weights and pages are bfloat16 and the
+// program uses it: a row's numbers from there depend on its own sequence alone. Else pages are gathered into [B, S] positions.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include <rlalgo/inference/detail/kernels.hpp>
+#include <rlalgo/inference/detail/paged_rows.hpp>
+#include <rlalgo/inference/detail/tensor_pages.hpp>
+#include <rlalgo/model/cuda_operations.hpp>
+#include <rlalgo/model/decoder_config.hpp>
+#include <rlalgo/tensor/cuda_kernels.hpp>
+#include <rlalgo/tensor/functions.hpp>
+#include <rlalgo/tensor/tensor.hpp>
+
+namespace rlalgo::inference::detail {
+
+// Where a layer's keys and values lie in the arena; `kept`: its number among those that keep any. A position has `width` elements a head.
+[[nodiscard]] inline std::int64_t page_width(const model::DecoderConfig& config, const TensorPages& pages) {
+  const std::int64_t layers = std::max<std::int64_t>(1, config.attention_layers());
+  return pages.arena().size(1) / (layers * 2 * page_positions * config.kv_heads);
+}
+[[nodiscard]] inline cuda::Pages page_places(const model::DecoderConfig& config, const TensorPages& pages,
+                                             std::int64_t kept) {
+  const std::int64_t width = page_width(config, pages), position = config.kv_heads * width,
+                     part = page_positions * position;
+  return {.page_stride = pages.arena().size(1),
+          .key_offset = 2 * kept * part,
+          .value_offset = (2 * kept + 1) * part,
+          .position_stride = position,
+          .head_stride = width};
+}
+[[nodiscard]] inline double score_scale(const model::DecoderConfig& config, const model::LayerSpec& spec) {
+  return spec.score_scale != 0.0 ? spec.score_scale : 1.0 / std::sqrt(static_cast<double>(config.head_dim));
+}
+
+// The operations of training with the attention of a pass over pages. One layer at a time.
+class PagedOperations final : public model::CudaOperations {
+ public:
+  PagedOperations(const model::DecoderConfig& config, const TensorPages& pages, const tensor::OwnKernels& kernels)
+      : CudaOperations(kernels), config_(config), pages_(pages) {}
+
+  void begin(const PagedRows& rows) { rows_ = &rows; }
+  void enter_layer(std::int64_t layer) {
+    layer_ = layer;
+    kept_layer_ = config_.attention_layers(layer);
+  }
+
+  // Stores k and v, then attends to the pages. There is a log-sum where sinks want it; nothing is differentiated.
+  [[nodiscard]] model::AttentionOutput attention(const tensor::Tensor& q, const tensor::Tensor& k,
+                                                 const tensor::Tensor& v,
+                                                 const model::AttentionLayout& /*layout*/) const override {
+    const std::int64_t layers = std::max<std::int64_t>(1, config_.attention_layers());
+    const std::int64_t width = page_width(config_, pages_);
+    const tensor::Tensor layer = pages_.arena()
+                                     .view({-1, layers, 2, page_positions, config_.kv_heads, width})
+                                     .select(1, kept_layer_)
+                                     .narrow(4, 0, config_.head_dim);  // [N, 2, 32, kv, D]
+    const cuda::Pages places = page_places(config_, pages_, kept_layer_);
+    const cuda::Kernels* const own = config_.head_dim % 8 == 0 && width % 8 == 0
+                                         ? kernels().take(cuda::Kernel::decode_attention, q, k, v, pages_.arena())
+                                         : nullptr;
+    if (own != nullptr) {
+      write(*own, places, k, v);
+    } else {
+      tensor::put(layer.select(1, 0), rows_->page, rows_->place, k);
+      tensor::put(layer.select(1, 1), rows_->page, rows_->place, v);
+    }
+    const auto attend_to = [&](const PagedRows::Run& run, const tensor::Tensor& queries) {
+      return own != nullptr && run.rows_each == 1 && q.scalar_type() == at::kBFloat16
+                 ? attend_by_kernel(*own, places, run, queries)
+                 : attend(run, queries, layer);
+    };
+    if (rows_->runs.size() == 1 && !rows_->runs.front().rows.defined()) return attend_to(rows_->runs.front(), q);
+    model::AttentionOutput out{tensor::empty_like(q), {}};
+    if (config_.spec(layer_).sinks) out.log_sum = q.new_empty({q.size(0), q.size(1)}, q.options().dtype(at::kFloat));
+    for (const PagedRows::Run& run : rows_->runs) {
+      const model::AttentionOutput part = attend_to(run, q.index_select(0, run.rows));
+      out.value.index_copy_(0, run.rows, part.value);
+      if (part.log_sum.defined()) out.log_sum.index_copy_(0, run.rows, part.log_sum);
+    }
+    return out;
+  }
+
+ private:
+  void write(const cuda::Kernels& own, const cuda::Pages& places, const tensor::Tensor& k,
+             const tensor::Tensor& v) const {
+    tensor::launch(own, own.page_write,
+                   {.k = k.const_data_ptr(),
+                    .v = v.const_data_ptr(),
+                    .arena = pages_.arena().mutable_data_ptr(),
+                    .page = rows_->page.const_data_ptr<std::int64_t>(),
+                    .place = rows_->place.const_data_ptr<std::int64_t>(),
+                    .rows = k.size(0),
+                    .heads = config_.kv_heads,
+                    .head_dim = config_.head_dim,
+                    .pages = places,
+                    .element = tensor::element_of(k)},
+                   cuda::Kernel::decode_attention, k);
+  }
+
+  // q [B, n, D] of a run of one row each.
+  [[nodiscard]] model::AttentionOutput attend_by_kernel(const cuda::Kernels& own, const cuda::Pages& places,
+                                                        const PagedRows::Run& run, const tensor::Tensor& q) const {
+    const model::LayerSpec& spec = config_.spec(layer_);
+    const auto heads = static_cast<int>(config_.heads), dim = static_cast<int>(config_.head_dim),
+               pages = static_cast<int>(run.pages_each);
+    model::AttentionOutput out{tensor::empty_like(q), {}};
+    if (spec.sinks) out.log_sum = q.new_empty({run.sequences, config_.heads}, q.options().dtype(at::kFloat));
+    const tensor::Tensor partial =
+        tensor::empty({cuda::decode_partial_floats(run.sequences, heads, dim, pages)}, q.options().dtype(at::kFloat));
+    const auto bits = [](const void* memory) { return static_cast<const std::uint16_t*>(memory); };
+    tensor::launch(own, own.decode_attention,
+                   {.q = bits(q.const_data_ptr()),
+                    .arena = bits(pages_.arena().const_data_ptr()),
+                    .table = run.pages.const_data_ptr<std::int64_t>(),
+                    .positions = run.positions.const_data_ptr<std::int64_t>(),
+                    .partial = partial.mutable_data_ptr<float>(),
+                    .out = static_cast<std::uint16_t*>(out.value.mutable_data_ptr()),
+                    .log_sum = spec.sinks ? out.log_sum.mutable_data_ptr<float>() : nullptr,
+                    .rows = run.sequences,
+                    .heads = heads,
+                    .kv_heads = static_cast<int>(config_.kv_heads),
+                    .head_dim = dim,
+                    .max_pages = pages,
+                    .window = spec.window,
+                    .softcap = static_cast<float>(spec.score_cap),
+                    .scale = static_cast<float>(score_scale(config_, spec)),
+                    .pages = places},
+                   cuda::Kernel::decode_attention, q);
+    return out;
+  }
+
+  // q [B·M, n, D], layer [N, 2, 32, kv, D] → [B·M, n, D], and [B·M, n] where the layer has sinks.
+  [[nodiscard]] model::AttentionOutput attend(const PagedRows::Run& run, const tensor::Tensor& q,
+                                              const tensor::Tensor& layer) const {
+    const std::int64_t b = run.sequences, m = run.rows_each, s = run.pages_each * page_positions, kv = config_.kv_heads,
+                       group = config_.heads / kv, d = config_.head_dim;
+    const double scale = score_scale(config_, config_.spec(layer_));
+    const tensor::Tensor kept =
+        layer.index_select(0, run.pages).view({b, run.pages_each, 2, page_positions, kv, d}).to(at::kFloat);
+    const tensor::Tensor keys = kept.select(2, 0).reshape({b, s, kv, d}).permute({0, 2, 3, 1});    // [B, kv, D, S]
+    const tensor::Tensor values = kept.select(2, 1).reshape({b, s, kv, d}).permute({0, 2, 1, 3});  // [B, kv, S, D]
+    const tensor::Tensor queries = q.reshape({b, m, kv, group, d})
+                                       .permute({0, 2, 3, 1, 4})
+                                       .reshape({b, kv, group * m, d})
+                                       .to(at::kFloat)
+                                       .mul(scale);
+    tensor::Tensor scores = queries.matmul(keys).view({b, kv, group, m, s});
+    if (const double cap = config_.spec(layer_).score_cap; cap > 0.0) scores.div_(cap).tanh_().mul_(cap);
+    scores.masked_fill_(hidden(run, s).view({b, 1, 1, m, s}), -std::numeric_limits<double>::infinity());
+    const tensor::Tensor weights = scores.softmax(-1).view({b, kv, group * m, s});
+    tensor::Tensor log_sum;
+    if (config_.spec(layer_).sinks)
+      log_sum = scores.logsumexp(-1).permute({0, 3, 1, 2}).reshape({b * m, config_.heads}).contiguous();
+    return {weights.matmul(values)
+                .view({b, kv, group, m, d})
+                .permute({0, 3, 1, 2, 4})
+                .reshape({b * m, config_.heads, d})
+                .to(q.scalar_type())
+                .contiguous(),
+            log_sum};
+  }
+
+  // [B, M, S]: positions that a row does not see.
+  [[nodiscard]] tensor::Tensor hidden(const PagedRows::Run& run, std::int64_t s) const {
+    const tensor::Tensor at = tensor::arange(0, s, 1, run.positions.options()).view({1, 1, s});
+    const tensor::Tensor own = run.positions.unsqueeze(2);  // [B, M, 1]
+    tensor::Tensor out = at.gt(own);
+    if (const std::int64_t window = config_.spec(layer_).window; window > 0) out.logical_or_(at.le(own.sub(window)));
+    return out;
+  }
+
+  const model::DecoderConfig& config_;
+  const TensorPages& pages_;
+  const PagedRows* rows_ = nullptr;
+  std::int64_t layer_ = 0, kept_layer_ = 0;  // its number among those with keys
+};
+
+}  // namespace rlalgo::inference::detail

@@ -1,0 +1,174 @@
+// Generation with the project's own kernels on the far device: what it draws, and what a token step launches, copies and takes.
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <rlalgo/inference/local_engine.hpp>
+#include <rlalgo/model/load.hpp>
+
+#include <support/catch.hpp>
+#include <support/far_device.hpp>
+#include <support/far_kernels.hpp>
+#include <support/scratch.hpp>
+
+using namespace rlalgo;
+
+namespace {
+
+const auto golden = std::filesystem::path(rlalgo::support::test_dir) / "golden/model";
+
+std::vector<inference::Request> requests_of(const model::Decoder& decoder) {
+  std::vector<inference::Request> out;
+  for (const std::int64_t length : {3, 20, 40}) {
+    std::vector<data::TokenId> ids;
+    for (std::int64_t i = 0; i < length; ++i)
+      ids.push_back(static_cast<data::TokenId>((i * 37 + length * 11 + i * i) % decoder.config().vocab_size));
+    out.push_back({.prompt = ids, .count = 3, .first_index = static_cast<std::uint64_t>(length)});
+  }
+  return out;
+}
+
+std::unique_ptr<model::Decoder> far_decoder(const std::string& family, at::ScalarType dtype = at::kBFloat16) {
+  return model::load_decoder(golden / family, {.dtype = dtype, .device = support::far::device()});
+}
+
+std::vector<std::vector<data::Completion>> drawn(const model::Decoder& decoder,
+                                                 const inference::SamplingConfig& sampling,
+                                                 inference::EngineConfig engine = {}) {
+  inference::LocalEngine local(decoder.config(), decoder.weights(), engine);
+  return local.generate(requests_of(decoder), sampling, {.seed = 5});
+}
+
+// The log-probs of these completions by the CPU's engine, in float32.
+double distance_to_cpu(const std::string& family, const std::vector<std::vector<data::Completion>>& all) {
+  const auto near = model::load_decoder(golden / family);
+  inference::LocalEngine local(near->config(), near->weights());
+  const auto prompts = requests_of(*near);
+  double worst = 0.0;
+  for (std::size_t r = 0; r < all.size(); ++r)
+    for (const data::Completion& one : all[r]) {
+      const std::vector<inference::Request> asked = {{.prompt = prompts[r].prompt, .given = one.ids}};
+      const auto scored = local.generate(asked, {.max_new_tokens = 64}, {.seed = 1}).front().front();
+      REQUIRE(scored.log_probs.size() == one.log_probs.size());
+      for (std::size_t t = 0; t < one.ids.size(); ++t)
+        worst = std::max(worst, std::abs(static_cast<double>(scored.log_probs[t] - one.log_probs[t])));
+    }
+  return worst;
+}
+
+}  // namespace
+
+TEST_CASE("in float32 a device draws the CPU's tokens where its logits are") {
+  const support::far::WithKernels kernels;
+  for (const std::string family : {"qwen2", "gemma3", "gpt_oss", "glm4"}) {
+    INFO(family);
+    const auto near = model::load_decoder(golden / family);
+    const auto far = far_decoder(family, at::kFloat);
+    for (const inference::SamplingConfig& sampling :
+         {inference::SamplingConfig{.temperature = 0.9, .top_p = 0.95, .max_new_tokens = 12},
+          inference::SamplingConfig{.temperature = 0.0, .max_new_tokens = 12},
+          inference::SamplingConfig{.top_k = 20, .min_p = 0.02, .repetition_penalty = 1.2, .max_new_tokens = 12}}) {
+      const auto a = drawn(*near, sampling), b = drawn(*far, sampling);
+      for (std::size_t r = 0; r < a.size(); ++r)
+        for (std::size_t c = 0; c < a[r].size(); ++c) {
+          CHECK(a[r][c].ids == b[r][c].ids);
+          for (std::size_t t = 0; t < a[r][c].log_probs.size(); ++t)
+            CHECK(std::abs(a[r][c].log_probs[t] - b[r][c].log_probs[t]) < 1e-4);
+        }
+    }
+  }
+}
+
+TEST_CASE("a pass that decodes in nine launches a layer, recorded or not, has the CPU's log-probs to rounding") {
+  const support::far::WithKernels kernels;
+  for (const std::string family : {"qwen2", "phi3", "llama3_rope"}) {
+    INFO(family);
+    const auto far = far_decoder(family);
+    const auto before = support::far::counts();
+    const auto found = drawn(*far, {.temperature = 0.9, .max_new_tokens = 40});
+    CHECK(support::far::counts().since(before).replays > 20);
+    CHECK(distance_to_cpu(family, found) < 6e-2);
+    // Slots that come and go change the bucket, and what is preempted is computed again.
+    const auto few = drawn(*far, {.temperature = 0.9, .max_new_tokens = 40}, {.max_slots = 2, .prefill_rows = 7});
+    CHECK(distance_to_cpu(family, few) < 6e-2);
+  }
+}
+
+TEST_CASE("what a token step launches, copies and takes") {
+  const auto far = far_decoder("qwen2");
+  const std::int64_t layers = far->config().layers;
+  const std::vector<inference::Request> requests = {{.prompt = {1, 2, 3, 4, 5}, .count = 4}};
+  const auto step = [&](inference::LocalEngine& engine) {
+    const auto count = [&](std::int64_t tokens) {
+      const auto before = support::far::counts();
+      (void)engine.generate(requests, {.max_new_tokens = tokens}, {.seed = 1});
+      return support::far::counts().since(before);
+    };
+    (void)count(20);
+    (void)count(20);  // recorded, where that is done
+    const auto few = count(10), more = count(20);
+    support::far::Counts out = more.since(few);
+    for (std::int64_t* const one : {&out.operators, &out.kernels, &out.copies_in, &out.copies_out, &out.bytes_in,
+                                    &out.bytes_out, &out.scalars, &out.allocations, &out.replays, &out.nodes}) {
+      CHECK(*one % 10 == 0);
+      *one /= 10;
+    }
+    return out;
+  };
+  support::far::Counts with, without;
+  {
+    inference::LocalEngine engine(far->config(), far->weights());
+    without = step(engine);
+  }
+  {
+    const support::far::WithKernels kernels;
+    inference::LocalEngine engine(far->config(), far->weights());
+    with = step(engine);
+  }
+  CAPTURE(without.operators, without.copies_in, without.bytes_out, without.allocations);
+  CAPTURE(with.operators, with.kernels, with.nodes, with.bytes_in, with.bytes_out, with.allocations);
+  // All of a pass is one replay: embedding, nine launches a layer, the last norm.
+  CHECK(with.replays == 1);
+  CHECK(with.nodes == 2 + 9 * layers);
+  // Beside it: the head, its numbers in float32, the draws.
+  CHECK(with.operators <= 2);
+  CHECK(with.kernels == 1);
+  // Rows and what is asked of them go there; sixteen bytes a row come back.
+  CHECK(with.copies_in == 2);
+  CHECK(with.copies_out == 1);
+  CHECK(with.bytes_out == 4 * 16);
+  CHECK(with.scalars == 0);
+  CHECK(with.allocations <= 4);  // of head and draws: none of the pass
+  // Without them logits come back.
+  CHECK(without.copies_out == 1);
+  CHECK(without.bytes_out == 4 * 4 * far->config().vocab_size);
+  CHECK(without.copies_in <= 2);
+}
+
+TEST_CASE("weights that are updated in place are read by a recorded pass, and moved ones are recorded again") {
+  const support::far::WithKernels kernels;
+  const auto far = far_decoder("qwen2");
+  inference::LocalEngine engine(far->config(), far->weights());
+  const std::vector<inference::Request> requests = {{.prompt = {1, 2, 3, 4, 5}, .count = 4}};
+  const auto draw = [&] { return engine.generate(requests, {.max_new_tokens = 12}, {.seed = 1}); };
+  const auto fresh = [&] {
+    inference::LocalEngine other(far->config(), far->weights());
+    return other.generate(requests, {.max_new_tokens = 12}, {.seed = 1});
+  };
+  const auto same = [](const auto& a, const auto& b) {
+    for (std::size_t c = 0; c < a[0].size(); ++c)
+      if (a[0][c].ids != b[0][c].ids || a[0][c].log_probs != b[0][c].log_probs) return false;
+    return true;
+  };
+  for (int i = 0; i < 3; ++i) (void)draw();
+  const auto first = draw();
+  CHECK(same(first, fresh()));
+  for (const auto& p : far->parameters()) p.value.detach().mul_(1.25);
+  const auto before = support::far::counts();
+  const auto second = draw();
+  CHECK(support::far::counts().since(before).replays >= 10);
+  CHECK_FALSE(same(first, second));
+  CHECK(same(second, fresh()));
+}
