@@ -57,8 +57,8 @@ namespace detail {
   return o;
 }
 
-// What the backward pass keeps of a token in all layers, in numbers.
-[[nodiscard]] inline double kept_numbers(const model::DecoderConfig& c, bool checkpointing) {
+// What the backward pass keeps of a token in all layers, in numbers. `away`: the inputs of layers lie elsewhere.
+[[nodiscard]] inline double kept_numbers(const model::DecoderConfig& c, bool checkpointing, bool away) {
   double all = 0.0, largest = 0.0;
   for (std::int64_t layer = 0; layer < c.layers; ++layer) {
     const model::ExpertSpec& experts = c.spec(layer).experts;
@@ -66,7 +66,7 @@ namespace detail {
                                                              : c.intermediate_size);
     const double numbers = 2.0 * static_cast<double>(c.hidden_size) +
                            2.0 * static_cast<double>((c.heads + c.kv_heads) * c.head_dim) + 2.0 * width;
-    all += checkpointing ? static_cast<double>(c.hidden_size) : numbers;
+    all += !checkpointing ? numbers : away ? 0.0 : static_cast<double>(c.hidden_size);
     largest = std::max(largest, numbers);
   }
   return all + (checkpointing ? largest : 0.0);
@@ -176,6 +176,7 @@ struct EstimateConfig {
   std::string dtype = "float32";  // of the computation, in words
   double optimizer_bytes = 8.0;   // for a number that is trained
   bool checkpointing = false;     // of gradients
+  bool checkpoints_away = false;  // what it keeps lies in a file, or in the memory of another device
   bool draws_here = true;         // completions are drawn by this process's engine
   bool compares = false;          // with a reference, in another pass
   bool measurable = true;         // rows are of single answers, which passes of this process stand for
@@ -215,8 +216,9 @@ inline void add_model(Overview& o, const EstimateConfig& config, model::Decoder&
           ? 0.0
           : slots * static_cast<double>((o.longest + o.completion_length) * c.layers * 2 * c.kv_heads * c.head_dim) *
                 element;
-  const double backward = static_cast<double>(o.micro_batch_tokens) * detail::kept_numbers(c, config.checkpointing) *
-                          element / static_cast<double>(o.ranks);
+  const double backward = static_cast<double>(o.micro_batch_tokens) *
+                          detail::kept_numbers(c, config.checkpointing, config.checkpoints_away) * element /
+                          static_cast<double>(o.ranks);
   o.memory = {{"weights", weights},
               {"gradients", gradients},
               {"optimizer", trained * config.optimizer_bytes},

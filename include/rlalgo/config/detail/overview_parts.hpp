@@ -39,6 +39,8 @@ namespace rlalgo::config::detail {
   return {.dtype = (config.bfloat16 ? "bfloat16" : "float32") + std::string(why),
           .optimizer_bytes = optimizer_bytes(config),
           .checkpointing = config.gradient_checkpointing,
+          .checkpoints_away = config.activation_offloading == "disk" ||
+                              (config.activation_offloading == "host" && !device_of(config).is_cpu()),
           .draws_here = !config.trl.generates_elsewhere(),
           .compares = is_preference(config) ? needs_reference(config) : config.beta != 0.0,
           .measurable = !config.trl.rollout_func && !config.trl.has_turns() && !config.trl.agents};
