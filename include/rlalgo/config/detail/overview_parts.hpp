@@ -6,6 +6,7 @@
 #include <rlalgo/assembly/overview.hpp>
 #include <rlalgo/assembly/run_overview.hpp>
 #include <rlalgo/config/detail/training.hpp>
+#include <rlalgo/config/device.hpp>
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/config/supported.hpp>
