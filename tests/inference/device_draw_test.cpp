@@ -42,7 +42,7 @@ template <class Forward>
 struct Bench {
   model::DecoderConfig decoder = toy::config();
   inference::KvCache cache{1, 1, 8};
-  core::ThreadPool pool{1};
+  os::ThreadPool pool{1};
   Forward forward{cache, 64, 8};
   inference::Scheduler scheduler{decoder, forward, cache, pool, {.max_slots = 8, .prefill_rows = 56, .eos_ids = {3}}};
   std::map<inference::RequestId, inference::RequestResult> ended;

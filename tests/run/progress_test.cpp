@@ -54,13 +54,15 @@ TEST_CASE("in a pipe: one plain line per record") {
     progress.on_step({1, 10, 0.5, result(0.125)});
     progress.on_step({2, 10, 0.5, result(0.125)});
     progress.on_record(
-        {2, 0.25, {{"loss", 0.125}, {"grad_norm", 2}, {"learning_rate", 1e-5}, {"reward", 0.5}, {"kl", 3}}});
+        {2,
+         0.25,
+         {{"loss", 0.125}, {"grad_norm", 2}, {"learning_rate", 1e-5}, {"reward", 0.5}, {"kl", 3}, {"train/mfu", 0.4}}});
     progress.on_record({2, 0.25, {{"eval_kl", 2}, {"eval_loss", 0.5}, {"eval_reward", 0.75}, {"time/eval", 1}}});
     progress.on_message("saved out/checkpoint-2");
     progress.on_finish();
   });
   const std::string expected =
-      "step 2/10  epoch 0.25  reward 0.5  loss 0.125  grad_norm 2  lr 1e-05  2,000 tok/s  ETA 0 s\n"
+      "step 2/10  epoch 0.25  reward 0.5  loss 0.125  grad_norm 2  lr 1e-05  2,000 tok/s  mfu 0.4  ETA 0 s\n"
       "eval 2/10  eval_loss 0.5  eval_reward 0.75\n"
       "saved out/checkpoint-2\n";
   CHECK(out == expected);

@@ -53,7 +53,7 @@ TEST_CASE("kernels are chosen by name, and a name that there is not is refused")
 TEST_CASE("a launch that fails names the kernel, CUDA's words and the shape") {
   const auto x = at::randn({3, 8});
   const auto run = [&] {
-    tensor::launch(*on_host().table, on_host().table->draw, cuda::Draw{.rows = 1, .vocabulary = 0}, cuda::Kernel::draw,
+    tensor::launch(*on_host().table, on_host().table->draw, cuda::Draw{.count = 1, .vocabulary = 0}, cuda::Kernel::draw,
                    x);
   };
   CHECK(support::number_raised_by(run) == "tensor.15");

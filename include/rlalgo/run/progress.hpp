@@ -5,7 +5,7 @@
 //
 // `reward` when the method has one, with `cut`, the share of completions that the length limit ended, where there are any; `accuracy`
 // and `margin` (rewards/accuracies, rewards/margins) of pairs. A loss below 5e-7 is what rounding leaves of 0, and is shown as 0;
-// metrics.jsonl has it as it is. An evaluation shows its loss, and reward, accuracy and margin where there are any.
+// metrics.jsonl has it as it is. `mfu` is train/mfu, where there is one. An evaluation shows its loss, and reward, accuracy and margin where there are any.
 // On a terminal the line also says what a step is doing (core/activity.hpp) while it takes longer than half a second:
 //
 //   step 13/200  generating 12/32  12 s
@@ -88,7 +88,8 @@ class Progress : public Observer {
                    .cut = metrics.value("completions/clipped_ratio"),
                    .accuracy = metrics.value("rewards/accuracies"),
                    .margin = metrics.value("rewards/margins"),
-                   .loss = done.result.loss}));
+                   .loss = done.result.loss,
+                   .mfu = metrics.value("train/mfu")}));
   }
 
   void on_record(const Record& record) override {
@@ -106,7 +107,8 @@ class Progress : public Observer {
                   .margin = record.value("rewards/margins"),
                   .loss = record.value("loss"),
                   .grad_norm = record.value("grad_norm"),
-                  .rate = record.value("learning_rate")}) +
+                  .rate = record.value("learning_rate"),
+                  .mfu = record.value("train/mfu")}) +
             "\n");
     }
   }
@@ -139,7 +141,7 @@ class Progress : public Observer {
   struct Shown {
     double epoch = 0.0;
     double reward = no_value, cut = no_value, accuracy = no_value, margin = no_value, loss = no_value,
-           grad_norm = no_value, rate = no_value;
+           grad_norm = no_value, rate = no_value, mfu = no_value;
   };
 
   [[nodiscard]] std::string line(const Shown& shown) const {
@@ -160,6 +162,7 @@ class Progress : public Observer {
     double tokens = 0.0;
     for (const auto& [s, t] : recent_) seconds += s, tokens += static_cast<double>(t);
     if (tokens > 0 && seconds > 0) text += "  " + format_count(tokens / seconds) + " tok/s";
+    add("mfu", shown.mfu);
     if (step_ > first_step_ && step_ < max_steps_)
       text += "  ETA " + format_duration(watch_.seconds() / static_cast<double>(step_ - first_step_) *
                                          static_cast<double>(max_steps_ - step_));

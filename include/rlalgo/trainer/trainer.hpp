@@ -347,7 +347,7 @@ class Trainer {
                                       .token_statistics = L::needs.token_statistics,
                                       .collision = L::needs.collision});
       watch_.forward += forward.seconds();
-      if (c10::GradMode::is_enabled()) watch_.flops += parts_.policy->training_flops(tree);
+      if (config_.peak_flops > 0 && c10::GradMode::is_enabled()) watch_.flops += parts_.policy->training_flops(tree);
       loss::Result result = parts_.loss(Rows::collate(part, scores, L::needs), counts);
       if (result.value.requires_grad()) result.value.backward();
       result.value = result.value.detach();

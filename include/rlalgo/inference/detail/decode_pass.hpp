@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
 #include <ATen/ops/index_select_ops.h>
 
 #include <rlalgo/inference/detail/joined_maps.hpp>

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -76,7 +77,10 @@ RLALGO_INLINE void CheckpointStore::bring(Kept& kept) {
 
 RLALGO_INLINE void CheckpointStore::write(Kept& kept, const Tensor& x) {
   if (file_ < 0) {
-    if (place_.directory.empty()) place_.directory = std::filesystem::temp_directory_path();
+    if (place_.directory.empty()) {
+      const char* const chosen = std::getenv("TMPDIR");
+      place_.directory = chosen == nullptr || *chosen == 0 ? "/tmp" : chosen;
+    }
     std::string name = (place_.directory / "rlalgo-activations-XXXXXX").string();
     file_ = ::mkstemp(name.data());
     if (file_ < 0) detail::refuse_checkpoint_file("kept: a file cannot be made", place_.directory, errno);
