@@ -36,7 +36,7 @@ struct FixedTrainer {
 
 TEST_CASE("weights of a directory are those of one architecture, with the step that it says") {
   const support::ScratchDirectory scratch;
-  const auto decoder = model::load_decoder(quickstart, {});
+  const auto decoder = model::load_decoder(quickstart);
   FixedTrainer trainer;
   CHECK(assembly::evaluate_weights(trainer, *decoder, {}).step == 0);
   CHECK(trainer.loaded.empty());

@@ -27,15 +27,15 @@ run::LoopConfig loop() {
 TEST_CASE("an overview of prompts counts them, and shows their first rows") {
   const assembly::LanguageModel model = assembly::LanguageModel::load(quickstart.string());
   std::vector<data::TokenizedPrompt> prompts(3);
-  for (std::size_t i = 0; i < 3; ++i) prompts[i].ids.assign(i + 1, 5);
+  for (std::size_t i = 0; i < 3; ++i) prompts[i].ids.assign(i + 2, 5);
   assembly::Overview o = assembly::overview_of(
       model, loop(), 1, {.micro_batch_size = 4, .gradient_accumulation_steps = 2, .num_generations = 4}, 7, prompts, 2);
   CHECK(o.rows == 3);
   CHECK(o.evaluation_rows == 2);
-  CHECK(o.tokens == 6);
-  CHECK(o.longest == 3);
+  CHECK(o.tokens == 9);
+  CHECK(o.longest == 4);
   CHECK(o.rows_per_step == 2);
-  CHECK(o.micro_batch_tokens == 3 + 4 * 7);
+  CHECK(o.micro_batch_tokens == 4 + 4 * 7);
   CHECK(o.schedule == "checkpoints every 5 steps");
   CHECK(o.samples(1).size() == 1);
   assembly::add_model(o, {.dtype = "float32 (because)"}, *model.decoder, true);
