@@ -56,7 +56,8 @@ TEST_CASE("how preferences become tokens follows from the recipe and its keys") 
   CHECK(identity("") == orpo.prepared->identity);
   CHECK(identity("seed: 3\n") != orpo.prepared->identity);
   CHECK(identity("sequence_len: 77\n") != orpo.prepared->identity);
-  CHECK(config::preferences_of(parse("kto", "micro_batch_size: 2\n"), model).tokens.family == data::PreferenceFamily::unpaired);
+  CHECK(config::preferences_of(parse("kto", "micro_batch_size: 2\n"), model).tokens.family ==
+        data::PreferenceFamily::unpaired);
 }
 
 TEST_CASE("whose the columns of rows are follows from who plays them") {
