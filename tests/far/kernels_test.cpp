@@ -50,7 +50,8 @@ double distance_to_cpu(const std::string& family, const std::vector<std::vector<
   for (std::size_t r = 0; r < all.size(); ++r)
     for (const data::Completion& one : all[r]) {
       const std::vector<inference::Request> asked = {{.prompt = prompts[r].prompt, .given = one.ids}};
-      const auto scored = local.generate(asked, {.max_new_tokens = 64}, {.seed = 1}).front().front();
+      const auto scored =
+          local.generate(asked, {.temperature = 0.9, .max_new_tokens = 64}, {.seed = 1}).front().front();
       REQUIRE(scored.log_probs.size() == one.log_probs.size());
       for (std::size_t t = 0; t < one.ids.size(); ++t)
         worst = std::max(worst, std::abs(static_cast<double>(scored.log_probs[t] - one.log_probs[t])));

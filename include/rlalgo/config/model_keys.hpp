@@ -23,7 +23,7 @@ struct ModelConfig {
   bool gradient_checkpointing = false;
   std::string activation_offloading = "none";  // none, host, disk
   std::string device = "cpu";                  // as chosen: cpu, cuda:N (config/device.hpp)
-  double peak_tflops = 0.0;                    // 0: that of the device, where it is known
+  std::optional<double> peak_tflops;           // unset: that of the device, where it is known
   bool bfloat16 = false;  // bf16 or bfloat16: weights and activations; the optimizer updates float32 masters
   bool float32 = false;   // a whole model is saved in float32, whatever the base's files are in
 
@@ -116,8 +116,10 @@ inline void read_overrides(const Node& names, data::Json& out) {
         "`hidden_states` are the same here): in the memory of the host, copied beside the computation; `disk`: in a file without a name in TMPDIR. "
         "The same gradients. Needs `gradient_checkpointing`").one_of({"none", "host", "disk"}).meaning("true", "host").meaning("false", "none").meaning("legacy", "host")
         .meaning("hidden_states", "host").meaning("offload_disk", "disk")
-        .used(where([&m] { return m.activation_offloading != "host" || m.device != "cpu"; }, "on the CPU they lie in its memory already"))
         .free({"the same gradients"}),
+    key("peak_tflops", m.peak_tflops, "what the device of a rank can multiply, in TFLOP/s: the denominator of `train/mfu`. Unless it is set, "
+        "of GPUs that are known the dense bfloat16 of their data sheets; of a CPU there is none, and no `train/mfu` "
+        "([GPUs](gpu.md#how-much-of-the-card))").within(above(0)).free(resume::place),
     key("unfrozen_parameters", m.unfrozen_parameters, "patterns of the only weights to train, matched from the start of names like "
         "`model.layers.0.mlp.up_proj.weight`; a dot is a dot"),
     key("lora_model_dir", m.lora_model_dir, "a PEFT directory to continue; its `adapter_config.json` replaces the keys of the adapter, and "
@@ -135,9 +137,6 @@ inline void read_overrides(const Node& names, data::Json& out) {
         "where a driver shows one and LibTorch's CUDA half can be loaded, said in one line, else the CPU. What a GPU cannot do yet is "
         "refused by its key (8-bit moments, generation in 8 bits). A resume goes on on the kind of device that it was begun on "
         "([GPUs](gpu.md))").shows("auto"),
-    key("peak_tflops", m.peak_tflops, "what the device of a rank can multiply, in TFLOP/s: the denominator of `train/mfu`. Unless it is set, "
-        "of GPUs that are known the dense bfloat16 of their data sheets; of a CPU there is none, and no `train/mfu` "
-        "([GPUs](gpu.md#how-much-of-the-card))").within(above(0)).shows("that of the GPU").free(resume::place),
     key("bf16", m.bfloat16, "`true`: weights and activations in bfloat16, saved so; the optimizer updates float32 master weights (in the "
         "checkpoint as `<name>.master`). Adapters stay float32. `auto` is that on a GPU, and on a CPU that multiplies bfloat16 (AVX-512 "
         "BF16, AMX), with a line that says so, and float32 on any other; without the key it is float32. `fp16`, `float16`: refused").by(

@@ -60,6 +60,11 @@ inline void read_precision(Reader& reader, RunConfig& config) {
 
 inline void read_model(Reader& reader, RunConfig& config) {
   read_rows(reader, model_keys(config));
+  if (const Node* node = reader.section().find("activation_offloading");
+      node != nullptr && config.activation_offloading == "host" && config.device == "cpu")
+    reader.findings().warnings.push_back("activation_offloading (" + node->place.text() +
+                                         ") has no effect: on the CPU what gradient_checkpointing keeps lies in its "
+                                         "memory already");
   if (const Node* section = reader.take("special_tokens"); section != nullptr) {
     Reader nested(*section, "special_tokens.", reader.findings());
     read_rows(nested, token_keys(config));
