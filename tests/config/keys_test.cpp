@@ -59,6 +59,7 @@ const std::vector<Json>& bases() {
       with(pairs, R"({"rl": "kto"})"),
       with(pairs, R"({"rl": "cpo", "trl": {"loss_type": "alphapo"}})"),
       with(pairs, R"({"rl": "simpo"})"),
+      with(pairs, R"({"gradient_checkpointing": true})"),
       with(pairs, R"({"lr_scheduler": "polynomial"})"),
       with(pairs, R"({"lr_scheduler": "inverse_sqrt"})"),
       with(pairs, R"({"lr_scheduler": "one_cycle"})"),

@@ -22,14 +22,14 @@ RunConfig parse(const std::string& rl, const std::string& more = "") {
 TEST_CASE("every key that a resumed run may change is a setting that a run has") {
   std::set<std::string> known;
   for (const char* rl : {"grpo", "dpo"}) {
-    const RunConfig c =
-        parse(rl,
-              "model_revision: x\ntokenizer_config: m\nlora_model_dir: a\nadapter: lora\n"
-              "val_set_size: 0.1\nevals_per_epoch: 2\neval_strategy: steps\nsaves_per_epoch: 2\n"
-              "save_strategy: steps\neval_batch_size: 8\nlogging_steps: 2\nmax_steps: 4\n"
-              "resume_from_checkpoint: c\ndataset_prepared_path: p\ntest_datasets: []\nddp_timeout: 30\n"
-              "fsdp_version: 2\nfsdp_config: {reshard_after_forward: true}\ndp_shard_size: 2\ndp_replicate_size: 1\n"
-              "ring_attn_func: batch_ring\n");
+    const RunConfig c = parse(
+        rl,
+        "model_revision: x\ntokenizer_config: m\nlora_model_dir: a\nadapter: lora\n"
+        "val_set_size: 0.1\nevals_per_epoch: 2\neval_strategy: steps\nsaves_per_epoch: 2\n"
+        "save_strategy: steps\neval_batch_size: 8\nlogging_steps: 2\nmax_steps: 4\n"
+        "resume_from_checkpoint: c\ndataset_prepared_path: p\ntest_datasets: []\nddp_timeout: 30\n"
+        "fsdp_version: 2\nfsdp_config: {reshard_after_forward: true}\ndp_shard_size: 2\ndp_replicate_size: 1\n"
+        "ring_attn_func: batch_ring\npeak_tflops: 100\ngradient_checkpointing: true\nactivation_offloading: disk\n");
     for (const auto& [key, value] : c.settings.items()) known.insert(key);
   }
   const RunConfig gym = parse_run_config(parse_document(

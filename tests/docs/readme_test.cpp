@@ -6,9 +6,13 @@
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/text/tokenizer.hpp>
 
+#include <nlohmann/json.hpp>
+
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
+#include <vector>
 
 using namespace rlalgo;
 
@@ -29,4 +33,10 @@ TEST_CASE("the twelve lines of the README train a model to answer shortly") {
                           .prompts = {{.ids = tokenizer.encode("Ada has 3 pears."), .prompt = "Ada has 3 pears."}},
                           .rewards = {[](const std::string& text) { return -static_cast<double>(text.size()); }},
                           .decode = [&](auto ids) { return tokenizer.decode(ids); }});
+  std::ifstream metrics(config.run.trainer.loop.output_dir / "metrics.jsonl");
+  std::vector<double> rewards;
+  for (std::string line; std::getline(metrics, line);)
+    rewards.push_back(nlohmann::json::parse(line).at("reward").get<double>());
+  REQUIRE(rewards.size() == 10);
+  CHECK(rewards.back() > rewards.front());
 }

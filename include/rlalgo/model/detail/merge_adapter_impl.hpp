@@ -195,7 +195,7 @@ RLALGO_INLINE Tensor AdapterMerger::merged_expert(const Tensor& weight, const Ex
   all.a = adapter_.map(key(delta.path, ".lora_A.weight")).to(at::kFloat);
   all.b = adapter_.map(key(delta.path, ".lora_B.weight")).to(at::kFloat);
   const Lora lora = expert_lora(all, delta.expert, delta.count, delta.rows);
-  return tensor::addmm(weight.to(at::kFloat), lora.b, lora.a, 1.0, lora.scale).to(weight.scalar_type());
+  return tensor::addmm(weight.to(at::kFloat), lora.b, lora.a, 1.0, lora.scale);
 }
 
 RLALGO_INLINE std::string AdapterMerger::key(const std::string& path, const std::string& part) const {
