@@ -406,7 +406,7 @@ def useless_outputs(f):
     (f.folder / "file").write_text("x")
     os.symlink("nowhere", f.folder / "dangling")
     for output in ("file", "file/out", "dangling", "n" * 300, "/proc/out"):
-        refuse(f, f.train({"base_model": "model", "output_dir": output}), "[rlalgo.core.")
+        refuse(f, f.train({"base_model": "model", "output_dir": output}), "[rlalgo.os.")
 
 
 @case

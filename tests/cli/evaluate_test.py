@@ -140,7 +140,7 @@ def refusals(c):
     weights.write_bytes(flipped)
     c.run("evaluate", "config.yaml", *held_out, "--checkpoint", "out/checkpoint-1").expect(1, "[rlalgo.run.5]", "damaged")
     assert not (c.folder / "out/eval_results.json").exists(), "a refused evaluation left a result"
-    c.run("evaluate", "config.yaml", *held_out, "--checkpoint", "out/checkpoint-2", "--output", "config.yaml/x").expect(1, "[rlalgo.core.")
+    c.run("evaluate", "config.yaml", *held_out, "--checkpoint", "out/checkpoint-2", "--output", "config.yaml/x").expect(1, "[rlalgo.os.")
 
 
 @case
