@@ -17,6 +17,7 @@
 #include <c10/core/Device.h>
 
 #include <rlalgo/assembly/model_places.hpp>
+#include <rlalgo/data/rollout.hpp>
 #include <rlalgo/environment/concept.hpp>
 #include <rlalgo/environment/several.hpp>
 #include <rlalgo/feature/reward_model.hpp>
