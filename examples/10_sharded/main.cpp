@@ -3,25 +3,22 @@
 // generation, a server). The ranks are started as in lesson 9.
 //
 //   example_10_sharded MODEL_DIR
-#include <ATen/ATen.h>
-
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cstdlib>
 #include <iostream>
+#include <memory>
+#include <stdexcept>
+#include <string>
 
 #include <rlalgo/assembly/completions.hpp>
 #include <rlalgo/assembly/prompts.hpp>
-#include <rlalgo/distributed/process_world.hpp>
 #include <rlalgo/grpo.hpp>
-#include <rlalgo/model/checkpoint_files.hpp>
+
+#include "../two_ranks.hpp"
 
 namespace {
 
 using namespace rlalgo;
 
-void train_rank(const char* path, const char* directory, const std::shared_ptr<distributed::World>& world) {
+void train_rank(const char* path, const std::string& directory, const std::shared_ptr<distributed::World>& world) {
   auto model = assembly::LanguageModel::load(path);
   const auto sharding = assembly::Sharding::convene({}, world);  // null on one rank
   if (sharding != nullptr) sharding->hold(*model.decoder);
@@ -44,30 +41,11 @@ void train_rank(const char* path, const char* directory, const std::shared_ptr<d
 
 int main(int argc, char** argv) try {
   if (argc != 2) throw std::invalid_argument("usage: example_10_sharded MODEL_DIR");
-  if (const auto place = distributed::place_from_environment()) {
-    train_rank(argv[1], "sharded-two", distributed::join_world(*place, 30.0));  // rank 0 writes
-    return 0;
-  }
-  const auto store = distributed::Store::listen("127.0.0.1", 0);
-  const std::string port = std::to_string(store.port());
-  for (const char* rank : {"0", "1"})
-    if (::fork() == 0) {
-      for (const auto& [name, value] : {std::pair("RANK", rank), {"WORLD_SIZE", "2"}, {"MASTER_PORT", port.c_str()}})
-        ::setenv(name, value, 1);
-      ::setenv("MASTER_ADDR", "127.0.0.1", 1);
-      ::setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);  // the store is this process's
-      ::execv("/proc/self/exe", argv);
-      ::_exit(127);
-    }
-  int failed = 0;
-  for (int status = 0; ::wait(&status) > 0;) failed += status == 0 ? 0 : 1;
-  if (failed > 0) return 1;
-
-  train_rank(argv[1], "sharded-one", std::make_shared<distributed::World>());
-  const auto norm = [](const char* directory) { return model::CheckpointFiles(directory).read("model.norm.weight"); };
-  const double apart = (norm("sharded-one") - norm("sharded-two")).abs().max().item<double>();
-  std::cout << "weights held by one rank and by two differ by " << apart << " at most\n";
-  return apart < 1e-6 ? 0 : 1;
+  const auto apart = one_and_two_ranks(
+      argv, "sharded", [&](const std::string& directory, const auto& world) { train_rank(argv[1], directory, world); });
+  if (!apart) return 0;  // this process was one of the two
+  std::cout << "weights held by one rank and by two differ by " << *apart << " at most\n";
+  return *apart < 1e-6 ? 0 : 1;
 } catch (const std::exception& error) {
   std::cerr << error.what() << "\n";
   return 1;

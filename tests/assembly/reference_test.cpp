@@ -58,7 +58,8 @@ TEST_CASE("the reference of an adapter is what it begins as, or the bare base") 
                                       .lora = model::LoraConfig{.r = 2, .target_modules = {"q_proj"}}};
   const assembly::LanguageModel model = assembly::LanguageModel::load(named);
   CHECK(assembly::frozen_reference(model, {.adapter_start = false})->adapter() == nullptr);
-  const std::string before = assembly::reference_identity(named, model);
+  const assembly::ModelPlaces places = assembly::find_model(named.model);
+  const std::string before = assembly::reference_identity(named, places);
   named.bfloat16 = true;
-  CHECK(assembly::reference_identity(named, model) != before);
+  CHECK(assembly::reference_identity(named, places) != before);
 }

@@ -746,6 +746,16 @@ TEST_CASE("keys without effect give one warning with the reason, unless they are
           .warnings.empty());
 }
 
+TEST_CASE("an older word of gradient_checkpointing and activation_offloading say the same place") {
+  const std::string disk = minimal + "gradient_checkpointing: offload_disk\n";
+  CHECK(parse(disk).activation_offloading == "disk");
+  CHECK(parse(disk + "activation_offloading: disk\n").activation_offloading == "disk");
+  CHECK(parse(disk + "activation_offloading:\n").activation_offloading == "disk");
+  for (const char* other : {"true", "false"})
+    CHECK(lacks(error_of(disk + "activation_offloading: " + other + "\n"),
+                {"config.8", "offload_disk", "activation_offloading"}) == "");
+}
+
 TEST_CASE("precision: float32 unless bfloat16 is asked for; float16 is refused") {
   CHECK_FALSE(parse(minimal).bfloat16);
   CHECK_FALSE(parse(minimal + "bf16: false\nbfloat16:\nfp16: auto\n").bfloat16);

@@ -169,10 +169,10 @@ TEST_CASE("weights that are updated in place are read by a recorded pass, and mo
   const auto far = far_decoder("qwen2");
   inference::LocalEngine engine(far->config(), far->weights());
   const std::vector<inference::Request> requests = {{.prompt = {1, 2, 3, 4, 5}, .count = 4}};
-  const auto draw = [&] { return engine.generate(requests, {.max_new_tokens = 6}, {.seed = 1}); };
+  const auto draw = [&] { return engine.generate(requests, {.max_new_tokens = 12}, {.seed = 1}); };
   const auto fresh = [&] {
     inference::LocalEngine other(far->config(), far->weights());
-    return other.generate(requests, {.max_new_tokens = 6}, {.seed = 1});
+    return other.generate(requests, {.max_new_tokens = 12}, {.seed = 1});
   };
   const auto same = [](const auto& a, const auto& b) {
     for (std::size_t c = 0; c < a[0].size(); ++c)
@@ -185,7 +185,14 @@ TEST_CASE("weights that are updated in place are read by a recorded pass, and mo
   for (const auto& p : far->parameters()) p.value.detach().mul_(1.25);
   const auto before = support::far::counts();
   const auto second = draw();
-  CHECK(support::far::counts().since(before).replays >= 10);
+  const std::int64_t replays = support::far::counts().since(before).replays;
+  CHECK(replays >= 10);
   CHECK_FALSE(same(first, second));
   CHECK(same(second, fresh()));
+  // The first pass with a weight that has moved is computed, the next one recorded.
+  auto value = far->parameters().front().value;
+  value.set_data(value.detach().clone());
+  const auto moved = support::far::counts();
+  CHECK(same(second, draw()));
+  CHECK(support::far::counts().since(moved).replays == replays - 1);
 }

@@ -29,7 +29,12 @@ class DrawingForward final : public toy::ToyForward {
     const float* const all = logits(weights, rows);
     const std::int64_t vocabulary = toy::config().vocab_size;
     const std::vector<float> values(all, all + static_cast<std::int64_t>(rows.size()) * vocabulary);
-    draws_.answer(*cuda::compiled(), tensor::from_values(values, at::kFloat).view({-1, vocabulary}), draws);
+    draws_.answer(
+        *cuda::compiled(), vocabulary,
+        [&] {
+          return tensor::from_values(values, at::kFloat).view({-1, vocabulary});
+        },
+        draws);
     for (const inference::detail::Draw& draw : draws) (draw.known ? known : unknown) += 1;
   }
   std::int64_t known = 0, unknown = 0;
@@ -137,7 +142,12 @@ TEST_CASE("logits that are not finite are refused by the host") {
   std::vector<inference::detail::Draw> asked(2);
   for (std::size_t i = 0; i < 2; ++i) asked[i] = {.request = &request, .row = static_cast<std::int64_t>(i)};
   const std::vector<float> values{0.0F, NAN, 1.0F, 0.0F, -50.0F, -60.0F};
-  draws.answer(*cuda::compiled(), tensor::from_values(values, at::kFloat).view({2, 3}), asked);
+  draws.answer(
+      *cuda::compiled(), 3,
+      [&] {
+        return tensor::from_values(values, at::kFloat).view({2, 3});
+      },
+      asked);
   CHECK_FALSE(asked[0].known);
   CHECK(asked[1].known);
   CHECK(asked[1].drawn.id == 0);

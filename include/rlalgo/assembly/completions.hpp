@@ -81,10 +81,7 @@ class Completions {
                   "assembly::Completions: agents ask a generation server, and assembly::Engine is none: choose "
                   "assembly::Server or "
                   "assembly::ColocatedServer");
-    if constexpr (fits<D, F>)
-      drawer.template open<T::asynchronous>({model, world_, context.log, stop_.get_token()}, [&](auto drawn) {
-        join<D::serves>(std::move(drawn), form, timing, layout);
-      });
+    if constexpr (fits<D, F>) make(model, drawer, form, timing, layout, context.log);
   }
   Completions(const LanguageModel& model, const AnyDrawer& drawer, const AnyForm& form, const AnyTiming& timing,
               const AnyLayout& layout, Context context)
@@ -92,9 +89,7 @@ class Completions {
     std::visit(
         [&]<class D, class F, class T>(const D& who, const F& what, const T& when, const auto& where) {
           if constexpr (fits<D, F>)
-            who.template open<T::asynchronous>({model, world_, context.log, stop_.get_token()}, [&](auto drawn) {
-              join<D::serves>(std::move(drawn), what, when, where);
-            });
+            make(model, who, what, when, where, context.log);
           else
             core::raise_usage("assembly", 1,
                               {.what = "agents ask a generation server, and this process's engine draws",
@@ -106,8 +101,6 @@ class Completions {
 
   [[nodiscard]] inference::AnyGenerator& generator() { return *generator_; }
   [[nodiscard]] const sync::AnySync& sync() const { return *sync_; }
-  // Where agents may ask; of a server in this process, on rank 0.
-  [[nodiscard]] const std::string& served_at() const { return served_at_; }
   // Asked to stop, ends what generator() is doing; an interruption of the run asks it to.
   [[nodiscard]] const std::stop_source& stop() const { return stop_; }
   [[nodiscard]] const std::shared_ptr<distributed::World>& world() const { return world_; }
@@ -132,9 +125,14 @@ class Completions {
     void operator()() { source.request_stop(); }
   };
 
+  template <Drawer D, Form F, Timing T, class W>
+  void make(const LanguageModel& model, const D& drawer, const F& form, const T& timing, const W& layout,
+            std::ostream& log) {
+    drawer.template open<T::asynchronous>({model, world_, log, stop_.get_token()},
+                                          [&](auto drawn) { join<D::serves>(std::move(drawn), form, timing, layout); });
+  }
   template <bool serves, class G, class Y, class F, class T, class W>
   void join(Drawn<G, Y> drawn, const F& form, const T& timing, const W& layout) {
-    served_at_ = drawn.address;
     progress_ = drawn.progress;
     gated_.gate = drawn.gate;
     if constexpr (serves) gated_.publishers = layout.publishers(world_);
@@ -171,7 +169,6 @@ class Completions {
   std::shared_ptr<distributed::World> world_, callers_;
   sync::Asynchronous gated_;
   std::function<std::uint64_t()> progress_;
-  std::string served_at_;
   std::vector<std::shared_ptr<void>> owners_;
   std::optional<inference::AnyGenerator> generator_;
   std::optional<sync::AnySync> sync_;

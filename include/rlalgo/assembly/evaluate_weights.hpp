@@ -1,7 +1,7 @@
 // An evaluation with the weights of a checkpoint (whose files are verified, as for a resume) or of a model's directory.
 //
 // What they must share with the trainer's model: parameters by name and shape, the architecture of its
-// config.json, and for an adapter or a reference the base model's weights. Other settings may differ; they are told.
+// config.json, and for an adapter or a reference the base model's weights. Other settings may differ, and are named.
 //
 // Errors: [rlalgo.config.29] the weights are of another model; those of run/checkpoint.hpp and Trainer::load_weights().
 #pragma once

@@ -64,9 +64,9 @@ struct GymConfig {
 
   bool starts = true;  // a Gym that does not run is started, with:
   std::vector<std::string> config_paths = {};
-  std::string policy = "policy";               // the model's name, for agents that ask a server of this process
-  std::optional<std::int64_t> max_turns = {};  // of agents
-  std::function<std::vector<std::string>()> turn_limits = {};  // what says so to its configurations
+  std::string policy = "policy";  // the model's name, for agents that ask a server of this process
+  std::function<std::vector<std::string>()> turn_limits =
+      {};  // what limits agents' turns in its configurations; empty: nothing
   std::filesystem::path log_directory = ".";
 };
 
@@ -156,7 +156,7 @@ namespace detail {
     const std::filesystem::path log = std::filesystem::absolute(g.log_directory / "ng_run.log");
     if (tell) tell("the NeMo Gym in " + g.directory.string() + " is started; its log is " + log.string());
     std::vector<std::string> overrides = detail::policy_overrides(g, served_at);
-    if (g.max_turns)
+    if (g.turn_limits)
       for (std::string& limit : g.turn_limits()) overrides.push_back(std::move(limit));
     out->process = std::make_unique<remote::GymProcess>(remote::GymProcessConfig{.directory = g.directory,
                                                                                  .config_paths = g.config_paths,
@@ -164,7 +164,7 @@ namespace detail {
                                                                                  .overrides = std::move(overrides),
                                                                                  .log = log});
     settings.still_starting = [process = out->process.get()] { process->require_running(); };
-  } else if (g.max_turns && tell && first) {
+  } else if (g.turn_limits && tell && first) {
     tell(
         "nemo_gym_max_turns has no effect on a Gym that runs already: its agents' limit is max_steps of their "
         "configurations");

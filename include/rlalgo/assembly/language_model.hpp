@@ -184,9 +184,8 @@ inline void adapt(model::Decoder& decoder, const LanguageModelConfig& config,
 }
 
 // Whether the experts of every layer divide into groups of ranks, by the model's config.json alone. [rlalgo.config.60]
-inline void check_expert_groups(const LanguageModelConfig& config, const ModelPlaces& places) {
+inline void check_expert_groups(const LanguageModelConfig& config, const model::HfConfig& hf) {
   if (config.expert_size <= 1) return;
-  const model::HfConfig hf = model::read_hf_config(places.base);
   const auto refuse = [&](const std::string& found, const std::string& remedy) {
     core::raise_usage("config", 60,
                       {.what = "expert_parallel_size does not fit the model",
@@ -207,10 +206,11 @@ inline void check_expert_groups(const LanguageModelConfig& config, const ModelPl
 }
 
 // Whether the names that an adapter or unfrozen_parameters asks for are in the model, by its config.json alone.
-inline void check_parameter_names(const LanguageModelConfig& config, const ModelPlaces& places) {
+inline void check_parameter_names(const LanguageModelConfig& config, const ModelPlaces& places,
+                                  const model::HfConfig& base) {
   const bool fresh_adapter = config.lora && !config.adapter && places.adapter.empty();
   if (config.unfrozen_parameters.empty() && !fresh_adapter) return;
-  const std::unique_ptr<model::Decoder> outline = model::outline_decoder(model::read_hf_config(places.base));
+  const std::unique_ptr<model::Decoder> outline = model::outline_decoder(base);
   if (!config.unfrozen_parameters.empty()) outline->train_only(config.unfrozen_parameters);
   if (fresh_adapter) model::check_lora_targets(*outline, *config.lora);
 }
@@ -284,9 +284,9 @@ struct ShardedBase {
 // Everything of the model but its weights: texts become token ids with it. What config.json says of an adapter's or
 // unfrozen parameters' names is checked here, too.
 [[nodiscard]] inline LanguageModel load_text_half(const LanguageModelConfig& config, const ModelPlaces& places) {
-  detail::check_expert_groups(config, places);
-  detail::check_parameter_names(config, places);
   const model::HfConfig base = model::read_hf_config(places.base);
+  detail::check_expert_groups(config, base);
+  detail::check_parameter_names(config, places, base);
   text::TokenChanges changes = config.tokens;
   text::Tokenizer tokenizer = text::Tokenizer::from_directory(places.tokenizer, changes);
   std::vector<std::string> notes;

@@ -45,9 +45,10 @@ struct ReferenceConfig {
 };
 
 // Everything that decides what the reference computes.
-[[nodiscard]] inline std::string reference_identity(const LanguageModelConfig& c, const LanguageModel& model) {
+// `places`: of c.model.
+[[nodiscard]] inline std::string reference_identity(const LanguageModelConfig& c, const ModelPlaces& places) {
   std::string out = weights_identity(c.model.directory());
-  if (model.base_model != c.model.name) out += weights_identity(resolve_model(model.base_model, c.model.where));
+  if (!places.adapter.empty()) out += weights_identity(places.base);
   if (c.adapter) out += weights_identity(c.adapter->directory());
   if (c.bfloat16) out += " bfloat16";
   if (const auto& bits = c.quantisation) {

@@ -2,7 +2,7 @@
 //
 // An adapter that a server can load goes to it as files (sync/lora_file_sync.hpp), else the weights, merged where there is an adapter,
 // over HTTP or by broadcast (sync/server_weight_sync.hpp). Every call ends within call_seconds; calls that are tried again, and the
-// wait for a server that is not up yet, are told about in a line of the log. Of several ranks the first asks for all completions and
+// wait for a server that is not up yet, have a line of the log each. Of several ranks the first asks for all completions and
 // publishes the weights. A server that is started anew gets its weights again (sync/weight_gate.hpp).
 //
 // Errors: those of remote/vllm_client.hpp and sync/server_weight_sync.hpp; [rlalgo.http.4] the address cannot be one.

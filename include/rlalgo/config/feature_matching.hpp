@@ -152,6 +152,7 @@ namespace rlalgo::config {
 [[nodiscard]] inline data::Json fingerprints(const RunConfig& c, const assembly::Documents& documents) {
   data::Json out = {{"rows of datasets", data::identity_of(documents.train)}};
   if (!documents.evaluation.empty()) out["held-out rows"] = data::identity_of(documents.evaluation);
+  if (detail::features_of_base(c)) detail::add_base(c, true, out);
   detail::add_features(c, out);
   return out;
 }

@@ -46,10 +46,10 @@ inline void add_base(const RunConfig& c, bool reference, data::Json& out) {
     out["weights of lora_model_dir"] = assembly::weights_identity(adapter_of(c)->directory());
 }
 
-// The frozen network whose hidden states are features is read again.
+// The frozen network whose hidden states are features is read again: the base, or another.
+[[nodiscard]] inline bool features_of_base(const RunConfig& c) { return matches_features(c) && !c.ebft.feature_model; }
 inline void add_features(const RunConfig& c, data::Json& out) {
-  if (!matches_features(c)) return;
-  if (!c.ebft.feature_model) return add_base(c, true, out);
+  if (!matches_features(c) || features_of_base(c)) return;
   out["weights of ebft.feature_model"] =
       assembly::weights_identity(assembly::resolve_model(*c.ebft.feature_model, c.place("ebft.feature_model")));
 }
@@ -72,7 +72,7 @@ inline void add_features(const RunConfig& c, data::Json& out) {
   for (const data::Json& factory : c.trl.environment_factories) detail::add_code(c, factory.get<std::string>(), out);
   if (c.trl.rollout_func) detail::add_code(c, *c.trl.rollout_func, out);
   for (const std::string& tool : c.trl.tools) detail::add_code(c, tool, out);
-  detail::add_base(c, c.beta != 0.0, out);
+  detail::add_base(c, c.beta != 0.0 || detail::features_of_base(c), out);
   detail::add_features(c, out);
   return out;
 }

@@ -141,10 +141,11 @@ class SchemaObject {
     for (const auto& [name, property] : properties_) {
       Json own = property.said;
       if (property.section) {
-        own = property.section->json();
-        own["type"] = {"object", "null"};
-        if (property.text) own = {{"anyOf", Json::array({own, {{"type", "string"}}})}};
-        if (property.list) own = {{"type", {"array", "null"}}, {"items", own}};
+        Json section = property.section->json();
+        section["type"] = {"object", "null"};
+        if (property.text) section = {{"anyOf", Json::array({section, {{"type", "string"}}})}};
+        if (property.list) section = {{"type", {"array", "null"}}, {"items", section}};
+        own.update(section);
       } else if (property.values.size() > 1) {
         std::vector<Json> any = property.values;
         any.push_back({{"type", "null"}});

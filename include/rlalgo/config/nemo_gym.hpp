@@ -41,10 +41,11 @@ namespace rlalgo::config {
       .starts = g.auto_start,
       .config_paths = g.config_paths,
       .policy = g.model_name.value_or("policy"),
-      .max_turns = g.max_turns,
-      .turn_limits = [directory, paths = g.config_paths,
-                      turns = g.max_turns.value_or(0)] { return gym_turn_limits(directory, paths, turns); },
       .log_directory = c.output_dir};
+  if (g.max_turns)
+    out.turn_limits = [directory, paths = g.config_paths, turns = *g.max_turns] {
+      return gym_turn_limits(directory, paths, turns);
+    };
   for (const NemoGymDataset& one : g.datasets)
     out.datasets.push_back({one.path, one.server_name, one.max_samples, one.place.text()});
   return out;

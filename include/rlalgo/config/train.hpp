@@ -8,7 +8,7 @@
 // (online) or preference data (offline); what a checkpoint to resume from says; the model's weights, reference, then the
 // loop of run/loop.hpp with its logs, checkpoints and resume. So everything that can be refused without the weights is
 // refused before they are loaded. The signals of run/interrupt.hpp end the run: with a checkpoint while it is under way,
-// with a os::Interrupted before. Everything that the file leaves out has the default of docs/configuration.md.
+// with an os::Interrupted before. Everything that the file leaves out has the default of docs/configuration.md.
 // Several ranks (RunConfig::world) call it with the same configuration; rank 0 writes all files.
 // A program that calls it compiles every method that a file can name; with RLALGO_COMPILED it only links
 // rlalgo::compiled_config (core/compiled.hpp).

@@ -39,23 +39,21 @@ class Metrics {
   }
   void last(const std::string& name, double value) { entry(name, Kind::last, value).value = value; }
 
-  void merge(const Metrics& other) {
-    for (const Entry& e : other.entries_) {
-      switch (e.kind) {
-        case Kind::mean:
-          mean(e.name, e.value, e.weight);
-          break;
-        case Kind::minimum:
-          minimum(e.name, e.value);
-          break;
-        case Kind::maximum:
-          maximum(e.name, e.value);
-          break;
-        case Kind::last:
-          last(e.name, e.value);
-          break;
-      }
+  // What an entry of others says, as its kind has it.
+  void add(const Entry& e) {
+    switch (e.kind) {
+      case Kind::mean:
+        return mean(e.name, e.value, e.weight);
+      case Kind::minimum:
+        return minimum(e.name, e.value);
+      case Kind::maximum:
+        return maximum(e.name, e.value);
+      case Kind::last:
+        return last(e.name, e.value);
     }
+  }
+  void merge(const Metrics& other) {
+    for (const Entry& e : other.entries_) add(e);
   }
 
   [[nodiscard]] const std::vector<Entry>& entries() const noexcept { return entries_; }

@@ -191,6 +191,8 @@ class ShardedWeights final : public model::LayerGate, public model::WeightLender
   void scatter(Group& group);
   void add_scattered(Group& group);
   void list_places();
+  // The number of what this rank, which fetches, wants next; -1: nothing more.
+  void say(std::int64_t number);
   // Its pieces of the weight number `i` go to the fetcher, into `target` there.
   void hand_over(int fetcher, std::int64_t i, const Tensor& target);
 

@@ -108,21 +108,7 @@ class Metrics {
         continue;
       }
       const double value = read(call.value), weight = read(call.weight), given = read(call.given);
-      if (given == 0.0) continue;
-      switch (call.kind) {
-        case core::Metrics::Kind::mean:
-          total.mean(call.name, value, weight);
-          break;
-        case core::Metrics::Kind::minimum:
-          total.minimum(call.name, value);
-          break;
-        case core::Metrics::Kind::maximum:
-          total.maximum(call.name, value);
-          break;
-        case core::Metrics::Kind::last:
-          total.last(call.name, value);
-          break;
-      }
+      if (given != 0.0) total.add({call.name, call.kind, value, weight});
     }
   }
 

@@ -16,6 +16,10 @@
 
 namespace rlalgo::model {
 
+[[nodiscard]] inline cuda::Activation kernel_activation(Activation act) {
+  return act == Activation::silu ? cuda::Activation::silu : cuda::Activation::gelu_tanh;
+}
+
 class CudaOperations : public AtenOperations {
  public:
   // `kernels` outlive it.

@@ -142,8 +142,9 @@ class Replay : public GenerationBatches<Replay<S>> {
     const std::size_t groups = groups_of(generation);
     std::vector<Entry> fresh;
     std::vector<std::size_t> empty;
+    const std::vector<std::size_t> prompts = chosen(generation, made.number);
     for (std::size_t g = 0; g < groups; ++g) {
-      Entry entry = take(generation, g, chosen(generation, made.number)[g]);
+      Entry entry = take(generation, g, prompts[g]);
       if (entry.priority > 0)
         fresh.push_back(std::move(entry));
       else

@@ -107,7 +107,7 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
   }
   // Generation::prompts.
   [[nodiscard]] std::vector<std::size_t> other_prompts(const GenerationCall& call) const {
-    if (call.prompts == order_.chunk(static_cast<std::uint64_t>(call.number))) return {};
+    if (call.prompts.empty() || call.prompts == order_.chunk(static_cast<std::uint64_t>(call.number))) return {};
     return call.prompts;
   }
   // The groups [begin, end) of those of `chosen`, the prompts of generation `number`; one call of the generator, also for none.

@@ -62,6 +62,15 @@ concept SyncPolicy = requires(Y& sync, const Y& policy, std::int64_t version, in
   { policy.version_source() } -> std::convertible_to<std::function<std::int64_t()>>;
 };
 
+// Whether a policy reaches the weights of a generator, where only the run may know.
+template <SyncPolicy Y>
+[[nodiscard]] bool serves(const Y& policy, inference::WeightSource source) {
+  if constexpr (hooks_of<Y>().serves)
+    return policy.serves(source);
+  else
+    return Y::reaches(source);
+}
+
 // A policy serves a generator whose weights it reaches.
 template <class Y, class G>
 concept SyncPolicyFor = SyncPolicy<Y> && inference::DrawsFromWeights<G> && Y::reaches(G::weights);

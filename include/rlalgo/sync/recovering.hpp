@@ -132,12 +132,7 @@ class RecoveringSync {
     return policy_.publish(version);
   }
   [[nodiscard]] std::function<std::int64_t()> version_source() const { return policy_.version_source(); }
-  [[nodiscard]] bool serves(inference::WeightSource source) const {
-    if constexpr (hooks_of<Y>().serves)
-      return policy_.serves(source);
-    else
-      return reaches(source);
-  }
+  [[nodiscard]] bool serves(inference::WeightSource source) const { return sync::serves(policy_, source); }
 
  private:
   Y policy_;

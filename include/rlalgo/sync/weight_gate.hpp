@@ -265,12 +265,7 @@ class GatedSync {
   [[nodiscard]] std::function<std::int64_t()> version_source() const {
     return [gate = gate_] { return gate->version(); };
   }
-  [[nodiscard]] bool serves(inference::WeightSource source) const {
-    if constexpr (hooks_of<Y>().serves)
-      return policy_->serves(source);
-    else
-      return reaches(source);
-  }
+  [[nodiscard]] bool serves(inference::WeightSource source) const { return sync::serves(*policy_, source); }
 
  private:
   std::shared_ptr<Y> policy_;

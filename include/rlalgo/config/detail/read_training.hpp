@@ -60,6 +60,17 @@ inline void read_precision(Reader& reader, RunConfig& config) {
 
 inline void read_model(Reader& reader, RunConfig& config) {
   read_rows(reader, model_keys(config));
+  // axolotl's older words of gradient_checkpointing say it, too.
+  if (const Node* node = reader.section().find("gradient_checkpointing");
+      node != nullptr && node->kind == Kind::string) {
+    const bool host = lower_equal(node->text, "offload"), disk = lower_equal(node->text, "offload_disk");
+    if ((host && config.activation_offloading != "host") || (disk && config.activation_offloading != "disk"))
+      reader.refuse(
+          8, {.what = "gradient_checkpointing: " + node->text + " and activation_offloading contradict each other",
+              .found = "activation_offloading: " + config.activation_offloading,
+              .where = node->place.text(),
+              .remedy = "write gradient_checkpointing: true, and where its inputs lie in activation_offloading"});
+  }
   if (const Node* node = reader.section().find("activation_offloading");
       node != nullptr && config.activation_offloading == "host" && config.device == "cpu")
     reader.findings().warnings.push_back("activation_offloading (" + node->place.text() +

@@ -40,7 +40,7 @@ class RunModel {
       : config_(config),
         messages_(messages),
         named_(language_model_of(config)),
-        places_(found(config)),
+        places_(found()),
         text(assembly::load_text_half(named_, places_)),
         world(world_of(config)) {
     messages.note_all(text.notes);
@@ -48,6 +48,7 @@ class RunModel {
   RunModel(const RunModel&) = delete;
 
   [[nodiscard]] const assembly::LanguageModelConfig& named() const { return named_; }
+  [[nodiscard]] const assembly::ModelPlaces& places() const { return places_; }
 
   // What a run learns from is that of the checkpoint that it goes on from, and the same on all ranks.
   void require_inputs(run::LoopConfig& loop, const data::Json& inputs, const OtherTask* task) const {
@@ -83,9 +84,9 @@ class RunModel {
   }
 
  private:
-  [[nodiscard]] static assembly::ModelPlaces found(const RunConfig& config) {
-    assembly::ModelPlaces out = find_model(config);
-    check_reference(config, out);
+  [[nodiscard]] assembly::ModelPlaces found() const {
+    assembly::ModelPlaces out = assembly::find_model(named_.model, named_.tokenizer);
+    check_reference(config_, out);
     return out;
   }
   [[nodiscard]] std::string judged_bits() const {

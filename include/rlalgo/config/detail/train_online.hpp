@@ -1,6 +1,6 @@
 // config::train for the methods that generate: GRPO and its kin, GDPO, RLOO.
 //
-// Errors: [rlalgo.config.27] a prompt leaves no room for a completion.
+// Errors: those of assembly/prompt_tokens.hpp.
 #pragma once
 
 #include <cstddef>

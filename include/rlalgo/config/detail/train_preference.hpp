@@ -34,7 +34,7 @@ namespace rlalgo::config::detail {
                        .mismatched = needs_mismatched(c),
                        .ld_alpha = p.ld_alpha,
                        .directory = p.dataset_prepared_path.value_or("last_run_prepared"),
-                       .identity = [&] { return assembly::reference_identity(model.named(), model.text); }};
+                       .identity = [&] { return assembly::reference_identity(model.named(), model.places()); }};
   return out;
 }
 

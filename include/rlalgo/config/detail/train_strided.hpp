@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <rlalgo/assembly/feature_network.hpp>
+#include <rlalgo/assembly/layout.hpp>
 #include <rlalgo/assembly/load_documents.hpp>
 #include <rlalgo/assembly/run_overview.hpp>
 #include <rlalgo/config/detail/carry_out.hpp>
@@ -22,7 +23,6 @@
 #include <rlalgo/sampler/rollouts_file.hpp>
 #include <rlalgo/strided_ebft.hpp>
 #include <rlalgo/sync/any_sync.hpp>
-#include <rlalgo/sync/gathered_weights.hpp>
 #include <rlalgo/sync/shared_weights.hpp>
 
 namespace rlalgo::config::detail {
@@ -56,10 +56,8 @@ run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessa
   messages.note_some(feature::repeated_layers(config.ebft.feature_layers, network.depths()));
   const std::shared_ptr<model::Decoder>& decoder = model.text.decoder;
   if (plans(overview, config, *decoder, false, task, messages)) return {};
-  sync::AnySync sync{sync::SharedWeights()};
-  if (model.sharding != nullptr && model.sharding->weights())
-    sync = sync::AnySync(sync::GatheredWeights(
-        sync::SharedWeights(), [policy = model.sharding->policy()] { return policy->gather_all(); }, {}));
+  assembly::Drawn<inference::BlockEngine, sync::SharedWeights> drawn{.sync = sync::SharedWeights()};
+  sync::AnySync sync{assembly::Sharded{model.sharding}.policy<false>(drawn)};
   inference::BlockEngine engine(decoder->config(), decoder->weights());
   trainer::StridedInputs<inference::BlockEngine, sync::AnySync> inputs{.policy = decoder,
                                                                        .generator = engine,

@@ -114,17 +114,14 @@ RLALGO_INLINE Tensor ExpertGroup::forward(std::int64_t layer, const Tensor& rows
   // By expert, then by rank.
   std::vector<std::int64_t> order, place(static_cast<std::size_t>(came.size(0)));
   kept.begin.assign(1, 0);
+  std::vector<std::int64_t> next(ranks());  // of each rank's rows
+  std::exclusive_scan(kept.received.begin(), kept.received.end(), next.begin(), std::int64_t{0});
   for (std::size_t e = 0; e < each; ++e) {
-    std::int64_t first = 0;
-    for (std::size_t r = 0; r < ranks(); ++r) {
-      std::int64_t at = first;
-      for (std::size_t before = 0; before < e; ++before) at += from(r, before);
-      for (std::int64_t i = 0; i < from(r, e); ++i) {
-        place[static_cast<std::size_t>(at + i)] = static_cast<std::int64_t>(order.size());
-        order.push_back(at + i);
+    for (std::size_t r = 0; r < ranks(); ++r)
+      for (std::int64_t i = 0; i < from(r, e); ++i, ++next[r]) {
+        place[static_cast<std::size_t>(next[r])] = static_cast<std::int64_t>(order.size());
+        order.push_back(next[r]);
       }
-      first += kept.received[r];
-    }
     kept.begin.push_back(static_cast<std::int64_t>(order.size()));
   }
   kept.order = detail::of_numbers(order, rows.device());

@@ -13,6 +13,20 @@
 
 namespace rlalgo::distributed::detail {
 
+// Of all elements, each tensor's norm squared; one read of a device.
+inline double sum_of_squares(const std::vector<Tensor>& gradients) {
+  if (gradients.empty()) return 0.0;
+  std::vector<Tensor> norms;
+  for (const Tensor& one : gradients) norms.push_back(one.norm(2, one.scalar_type()).to(at::kDouble));
+  const Tensor host = tensor::stack(norms).to(at::Device(at::kCPU), at::kDouble);
+  double out = 0.0;
+  for (std::size_t i = 0; i < norms.size(); ++i) {
+    const double norm = host.const_data_ptr<double>()[i];
+    out += norm * norm;
+  }
+  return out;
+}
+
 // [shard], what sums of gradients begin with.
 inline Tensor no_gradient(const FlatUnit& unit) {
   const at::ScalarType kind = unit.dtype() == at::kDouble ? at::kDouble : at::kFloat;

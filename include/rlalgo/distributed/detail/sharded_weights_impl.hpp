@@ -303,12 +303,7 @@ RLALGO_INLINE double ShardedWeights::reduce_gradients() {
       }
     if (experts && experts_ == nullptr) break;
     (experts ? *teams_.expert_replicas : *teams_.replicas).sum(gradients);
-    double squares = 0.0;
-    for (const Tensor& one : gradients) {
-      const auto norm = one.norm(2, one.scalar_type()).item<double>();
-      squares += norm * norm;
-    }
-    Tensor all = tensor::zeros({1}, at::TensorOptions().dtype(at::kDouble)).fill_(squares);
+    Tensor all = tensor::zeros({1}, at::TensorOptions().dtype(at::kDouble)).fill_(detail::sum_of_squares(gradients));
     (experts ? *teams_.experts : team()).sum({&all, 1});
     total += all.item<double>();
   }
@@ -405,6 +400,11 @@ RLALGO_INLINE void ShardedWeights::hand_over(int fetcher, std::int64_t i, const 
   detail::hand_over(unit, unit.entries()[place.entry], teams_.rounds->team().rank(), team_of(group), fetcher, target);
 }
 
+RLALGO_INLINE void ShardedWeights::say(std::int64_t number) {
+  Team& team = teams_.rounds->team();
+  (void)detail::heard(team, team.rank(), number);
+}
+
 RLALGO_INLINE void ShardedWeights::fetch_within(const std::function<void()>& use) {
   if (!parted() || gathered_) return use();
   list_places();
@@ -415,19 +415,19 @@ RLALGO_INLINE void ShardedWeights::fetch_within(const std::function<void()>& use
   } catch (...) {
     fetching_ = false;
     try {
-      (void)detail::heard(teams_.rounds->team(), teams_.rounds->team().rank(), -1);
+      say(-1);
     } catch (const std::exception&) {  // the ranks do not meet any more; what led here says more
     }
     throw;
   }
   fetching_ = false;
-  (void)detail::heard(teams_.rounds->team(), teams_.rounds->team().rank(), -1);
+  say(-1);
 }
 
 RLALGO_INLINE void ShardedWeights::serve_fetch(int fetcher) {
   list_places();
-  for (std::int64_t i = detail::heard(teams_.rounds->team(), fetcher, 0); i >= 0;
-       i = detail::heard(teams_.rounds->team(), fetcher, 0))
+  Team& team = teams_.rounds->team();
+  for (std::int64_t i = detail::heard(team, fetcher, 0); i >= 0; i = detail::heard(team, fetcher, 0))
     hand_over(fetcher, i, {});
 }
 
@@ -444,7 +444,7 @@ RLALGO_INLINE Tensor ShardedWeights::whole(const Tensor& weight) {
                  .found = groups_[place.group].held[place.held].unit.entries()[place.entry].name,
                  .remedy = "read it within ShardedWeights::fetch_within, or between gather_all and release_all"});
   Tensor out = tensor::empty(weight.sizes(), weight.options().requires_grad(false));
-  (void)detail::heard(teams_.rounds->team(), teams_.rounds->team().rank(), number->second);
+  say(number->second);
   hand_over(teams_.rounds->team().rank(), number->second, out);
   return out;
 }

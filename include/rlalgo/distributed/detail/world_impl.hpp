@@ -75,24 +75,9 @@ RLALGO_INLINE core::Metrics World::merged(const core::Metrics& metrics) {
   const std::vector<std::uint8_t> packed = nlohmann::json::to_cbor(own);  // keeps NaN and infinities
   core::Metrics out;
   for (const std::string& bytes : gather("metrics", {packed.begin(), packed.end()}))
-    for (const nlohmann::json& e : nlohmann::json::from_cbor(bytes)) {
-      const auto name = e.at(0).get<std::string>();
-      const auto value = e.at(2).get<double>();
-      switch (static_cast<Kind>(e.at(1).get<int>())) {
-        case Kind::mean:
-          out.mean(name, value, e.at(3).get<double>());
-          break;
-        case Kind::minimum:
-          out.minimum(name, value);
-          break;
-        case Kind::maximum:
-          out.maximum(name, value);
-          break;
-        case Kind::last:
-          out.last(name, value);
-          break;
-      }
-    }
+    for (const nlohmann::json& e : nlohmann::json::from_cbor(bytes))
+      out.add({e.at(0).get<std::string>(), static_cast<Kind>(e.at(1).get<int>()), e.at(2).get<double>(),
+               e.at(3).get<double>()});
   return out;
 }
 

@@ -6,14 +6,15 @@
 #include <span>
 #include <vector>
 
+#include <rlalgo/cuda/kernels.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/detail/scheduled.hpp>
 #include <rlalgo/inference/sampling.hpp>
 
 namespace rlalgo::inference::detail {
 
-// Far below every logit, and still a number.
-inline constexpr float forbidden = -1e30f;
+// The same where a device draws.
+inline constexpr float forbidden = cuda::draw_forbidden;
 
 inline void answer(Draw& draw, std::span<const float> logits, TokenDraw& token_draw) {
   const Scheduled& request = *draw.request;

@@ -30,6 +30,7 @@
 #include <rlalgo/inference/detail/paged_rows.hpp>
 #include <rlalgo/inference/detail/tensor_pages.hpp>
 #include <rlalgo/inference/forward.hpp>
+#include <rlalgo/model/cuda_operations.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/decoder_layer.hpp>
 #include <rlalgo/model/weights.hpp>
@@ -62,10 +63,6 @@ namespace rlalgo::inference::detail {
 
 class DecodePass {
  public:
-  struct Counts {
-    std::int64_t plans = 0, recorded = 0, replayed = 0, passes = 0;
-  };
-
   DecodePass(const model::DecoderConfig& config, const TensorPages& pages, const tensor::OwnKernels& kernels)
       : config_(config), pages_(pages), kernels_(kernels), stream_(pages.device()) {}
   DecodePass(const DecodePass&) = delete;
@@ -95,26 +92,21 @@ class DecodePass {
     const tensor::SideStream::Scope scope(stream_);
     Plan& plan = plan_of(bucket(count), std::bit_ceil(static_cast<std::uint64_t>(longest)));
     fill(plan, rows);
-    ++counts_.passes;
-    const Reads reads{places, pages_.arena().const_data_ptr(),
-                      angles.empty() ? nullptr : angles[0][0].const_data_ptr()};
+    const Reads reads{places, pages_.arena().const_data_ptr(), angles.empty() ? 0 : angles[0][0].size(0)};
     if (!records()) {
       compute(plan, w, joined, angles);
     } else if (plan.graph != nullptr && plan.reads == reads) {
       replay(plan);
-    } else if (plan.warm && plan.reads == reads) {
+    } else if (plan.reads == reads) {
       record(plan, w, joined, angles);
     } else {
       // The first pass of its kind: libraries make what they need for it.
       plan.graph.reset();
       compute(plan, w, joined, angles);
-      plan.warm = true;
     }
     plan.reads = reads;
     return plan.last.narrow(0, 0, count);
   }
-
-  [[nodiscard]] const Counts& counts() const { return counts_; }
 
   // Forgets graphs and memory.
   void release() { plans_.clear(); }
@@ -130,7 +122,8 @@ class DecodePass {
   // What a graph has the addresses of.
   struct Reads {
     std::uint64_t weights = 0;
-    const void *arena = nullptr, *angles = nullptr;
+    const void* arena = nullptr;
+    std::int64_t angles = 0;  // positions in the tables, which are made anew where they grow
     bool operator==(const Reads&) const = default;
   };
   struct Plan {
@@ -142,8 +135,7 @@ class DecodePass {
     tensor::Tensor gate_up, active;                     // [rows, 2I], [rows, I]
     tensor::Tensor partial, arrived;                    // of attention
     std::shared_ptr<void> graph;
-    Reads reads;
-    bool warm = false;
+    Reads reads;  // of the last pass
   };
 
   [[nodiscard]] static bool plain(const model::Linear& map) {
@@ -165,7 +157,6 @@ class DecodePass {
   [[nodiscard]] Plan& plan_of(std::int64_t rows, std::uint64_t pages) {
     const auto found = plans_.find({rows, pages});
     if (found != plans_.end()) return found->second;
-    ++counts_.plans;
     Plan& plan = plans_[{rows, pages}];
     plan.rows = rows;
     plan.pages = static_cast<std::int64_t>(pages);
@@ -264,8 +255,7 @@ class DecodePass {
                     .count = plan.rows * inner,
                     .width = inner,
                     .stride = 2 * inner,
-                    .activation = spec.activation == model::Activation::silu ? cuda::Activation::silu
-                                                                             : cuda::Activation::gelu_tanh,
+                    .activation = model::kernel_activation(spec.activation),
                     .element = cuda::Element::bfloat16},
                    cuda::Kernel::gated, plan.gate_up);
     add(plan.x, plan.active, w.down_proj);
@@ -322,24 +312,16 @@ class DecodePass {
                     .pages = places,
                     .element = cuda::Element::bfloat16},
                    cuda::Kernel::rotate, plan.joined);
-    tensor::launch(own, own.decode_attention,
-                   {.q = static_cast<const std::uint16_t*>(plan.q.const_data_ptr()),
-                    .arena = static_cast<const std::uint16_t*>(pages_.arena().const_data_ptr()),
-                    .table = plan.table.const_data_ptr<std::int64_t>(),
-                    .positions = plan.positions.const_data_ptr<std::int64_t>(),
-                    .partial = plan.partial.mutable_data_ptr<float>(),
-                    .arrived = static_cast<std::uint32_t*>(plan.arrived.mutable_data_ptr()),
-                    .out = static_cast<std::uint16_t*>(plan.attended.mutable_data_ptr()),
-                    .rows = plan.rows,
-                    .heads = static_cast<int>(config_.heads),
-                    .kv_heads = static_cast<int>(config_.kv_heads),
-                    .head_dim = static_cast<int>(config_.head_dim),
-                    .max_pages = static_cast<int>(plan.pages),
-                    .window = spec.window,
-                    .softcap = static_cast<float>(spec.score_cap),
-                    .scale = static_cast<float>(score_scale(config_, spec)),
-                    .pages = places},
-                   cuda::Kernel::decode_attention, plan.q);
+    cuda::DecodeAttention over = attention_over(config_, spec, pages_, places);
+    over.q = static_cast<const std::uint16_t*>(plan.q.const_data_ptr());
+    over.table = plan.table.const_data_ptr<std::int64_t>();
+    over.positions = plan.positions.const_data_ptr<std::int64_t>();
+    over.partial = plan.partial.mutable_data_ptr<float>();
+    over.arrived = static_cast<std::uint32_t*>(plan.arrived.mutable_data_ptr());
+    over.out = static_cast<std::uint16_t*>(plan.attended.mutable_data_ptr());
+    over.rows = plan.rows;
+    over.max_pages = static_cast<int>(plan.pages);
+    tensor::launch(own, own.decode_attention, over, cuda::Kernel::decode_attention, plan.q);
   }
 
   void record(Plan& plan, const model::DecoderWeights& w, std::span<const JoinedMaps> joined,
@@ -363,12 +345,10 @@ class DecodePass {
       return;
     }
     plan.graph = std::shared_ptr<void>(graph, own.graph_free);
-    ++counts_.recorded;
     replay(plan);
   }
 
   void replay(Plan& plan) {
-    ++counts_.replayed;
     if (const int error = kernels_.table->graph_replay(plan.graph.get(), stream_.handle()); error != 0)
       tensor::detail::refuse_launch(*kernels_.table, error, cuda::Kernel::decode_attention, plan.x);
   }
@@ -380,7 +360,6 @@ class DecodePass {
   std::map<std::pair<std::int64_t, std::uint64_t>, Plan> plans_;
   std::vector<std::int64_t> numbers_;
   bool refused_ = false;  // the device does not record
-  Counts counts_;
 };
 
 }  // namespace rlalgo::inference::detail

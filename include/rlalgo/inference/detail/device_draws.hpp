@@ -24,18 +24,21 @@ namespace rlalgo::inference::detail {
 
 class DeviceDraws {
  public:
-  // Of logits [n, V] in float32; `draws` name their rows. What is answered is `known`.
-  void answer(const cuda::Kernels& own, const tensor::Tensor& logits, std::span<Draw> draws) {
+  // `logits_of`: () → logits [n, V] in float32, called where there is something to ask; `draws` name their rows. What is answered is
+  // `known`.
+  template <class LogitsOf>
+  void answer(const cuda::Kernels& own, std::int64_t vocabulary, LogitsOf&& logits_of, std::span<Draw> draws) {
     asks_.clear();
     asked_.clear();
     ids_.clear();
     edited_ = likely_ = 0;
     for (Draw& draw : draws)
-      if (const auto ask = ask_of(draw, logits.size(1))) {
+      if (const auto ask = ask_of(draw, vocabulary)) {
         asks_.push_back(*ask);
         asked_.push_back(&draw);
       }
     if (asks_.empty()) return;
+    const tensor::Tensor logits = logits_of();
     const std::int64_t count = static_cast<std::int64_t>(asks_.size()),
                        answers = count * static_cast<std::int64_t>(sizeof(cuda::DrawAnswer)),
                        likely = count * likely_ * static_cast<std::int64_t>(sizeof(cuda::DrawLikely));
@@ -46,7 +49,7 @@ class DeviceDraws {
     const auto on_device = at::TensorOptions().dtype(at::kByte).device(logits.device());
     const tensor::Tensor given = tensor::on_device(std::span<const std::uint8_t>(bytes_), logits.device()),
                          out = tensor::empty({answers + likely}, on_device),
-                         edited = edited_ > 0 ? logits.new_empty({edited_, logits.size(1)}) : tensor::Tensor();
+                         edited = edited_ > 0 ? logits.new_empty({edited_, vocabulary}) : tensor::Tensor();
     auto* const memory = static_cast<std::byte*>(out.mutable_data_ptr());
     const auto* const asked = static_cast<const std::byte*>(given.const_data_ptr());
     tensor::launch(own, own.draw,
@@ -57,8 +60,8 @@ class DeviceDraws {
                     .answers = reinterpret_cast<cuda::DrawAnswer*>(memory),
                     .likely = reinterpret_cast<cuda::DrawLikely*>(memory + answers),
                     .count = count,
-                    .vocabulary = logits.size(1),
-                    .stride = logits.size(1),
+                    .vocabulary = vocabulary,
+                    .stride = vocabulary,
                     .likely_each = likely_},
                    cuda::Kernel::draw, logits);
     const tensor::Tensor read = out.to(at::kCPU);  // the one wait of a token step

@@ -22,14 +22,11 @@
 namespace rlalgo::inference::detail {
 
 // Where a layer's keys and values lie in the arena; `kept`: its number among those that keep any. A position has `width` elements a head.
-[[nodiscard]] inline std::int64_t page_width(const model::DecoderConfig& config, const TensorPages& pages) {
-  const std::int64_t layers = std::max<std::int64_t>(1, config.attention_layers());
-  return pages.arena().size(1) / (layers * 2 * cpu::page_positions * config.kv_heads);
-}
 [[nodiscard]] inline cuda::Pages page_places(const model::DecoderConfig& config, const TensorPages& pages,
                                              std::int64_t kept) {
-  const std::int64_t width = page_width(config, pages), position = config.kv_heads * width,
-                     part = cpu::page_positions * position;
+  const std::int64_t layers = std::max<std::int64_t>(1, config.attention_layers()),
+                     width = pages.arena().size(1) / (layers * 2 * cpu::page_positions * config.kv_heads),
+                     position = config.kv_heads * width, part = cpu::page_positions * position;
   return {.page_stride = pages.arena().size(1),
           .key_offset = 2 * kept * part,
           .value_offset = (2 * kept + 1) * part,
@@ -38,6 +35,21 @@ namespace rlalgo::inference::detail {
 }
 [[nodiscard]] inline double score_scale(const model::DecoderConfig& config, const model::LayerSpec& spec) {
   return spec.score_scale != 0.0 ? spec.score_scale : 1.0 / std::sqrt(static_cast<double>(config.head_dim));
+}
+// What attention over a layer's pages is given, but for a pass's rows.
+[[nodiscard]] inline cuda::DecodeAttention attention_over(const model::DecoderConfig& config,
+                                                          const model::LayerSpec& spec, const TensorPages& pages,
+                                                          const cuda::Pages& places) {
+  cuda::DecodeAttention out;
+  out.arena = static_cast<const std::uint16_t*>(pages.arena().const_data_ptr());
+  out.heads = static_cast<int>(config.heads);
+  out.kv_heads = static_cast<int>(config.kv_heads);
+  out.head_dim = static_cast<int>(config.head_dim);
+  out.window = spec.window;
+  out.softcap = static_cast<float>(spec.score_cap);
+  out.scale = static_cast<float>(score_scale(config, spec));
+  out.pages = places;
+  return out;
 }
 
 // The operations of training with the attention of a pass over pages. One layer at a time.
@@ -57,12 +69,12 @@ class PagedOperations final : public model::CudaOperations {
                                                  const tensor::Tensor& v,
                                                  const model::AttentionLayout& /*layout*/) const override {
     const std::int64_t layers = std::max<std::int64_t>(1, config_.attention_layers());
-    const std::int64_t width = page_width(config_, pages_);
+    const cuda::Pages places = page_places(config_, pages_, kept_layer_);
+    const std::int64_t width = places.head_stride;
     const tensor::Tensor layer = pages_.arena()
                                      .view({-1, layers, 2, cpu::page_positions, config_.kv_heads, width})
                                      .select(1, kept_layer_)
                                      .narrow(4, 0, config_.head_dim);  // [N, 2, 32, kv, D]
-    const cuda::Pages places = page_places(config_, pages_, kept_layer_);
     const cuda::Kernels* const own = config_.head_dim % 8 == 0 && width % 8 == 0
                                          ? kernels().take(cuda::Kernel::decode_attention, q, k, v, pages_.arena())
                                          : nullptr;
@@ -115,25 +127,16 @@ class PagedOperations final : public model::CudaOperations {
     if (spec.sinks) out.log_sum = q.new_empty({run.sequences, config_.heads}, q.options().dtype(at::kFloat));
     const tensor::Tensor partial =
         tensor::empty({cuda::decode_partial_floats(run.sequences, heads, dim, pages)}, q.options().dtype(at::kFloat));
-    const auto bits = [](const void* memory) { return static_cast<const std::uint16_t*>(memory); };
-    tensor::launch(own, own.decode_attention,
-                   {.q = bits(q.const_data_ptr()),
-                    .arena = bits(pages_.arena().const_data_ptr()),
-                    .table = run.pages.const_data_ptr<std::int64_t>(),
-                    .positions = run.positions.const_data_ptr<std::int64_t>(),
-                    .partial = partial.mutable_data_ptr<float>(),
-                    .out = static_cast<std::uint16_t*>(out.value.mutable_data_ptr()),
-                    .log_sum = spec.sinks ? out.log_sum.mutable_data_ptr<float>() : nullptr,
-                    .rows = run.sequences,
-                    .heads = heads,
-                    .kv_heads = static_cast<int>(config_.kv_heads),
-                    .head_dim = dim,
-                    .max_pages = pages,
-                    .window = spec.window,
-                    .softcap = static_cast<float>(spec.score_cap),
-                    .scale = static_cast<float>(score_scale(config_, spec)),
-                    .pages = places},
-                   cuda::Kernel::decode_attention, q);
+    cuda::DecodeAttention over = attention_over(config_, spec, pages_, places);
+    over.q = static_cast<const std::uint16_t*>(q.const_data_ptr());
+    over.table = run.pages.const_data_ptr<std::int64_t>();
+    over.positions = run.positions.const_data_ptr<std::int64_t>();
+    over.partial = partial.mutable_data_ptr<float>();
+    over.out = static_cast<std::uint16_t*>(out.value.mutable_data_ptr());
+    over.log_sum = spec.sinks ? out.log_sum.mutable_data_ptr<float>() : nullptr;
+    over.rows = run.sequences;
+    over.max_pages = pages;
+    tensor::launch(own, own.decode_attention, over, cuda::Kernel::decode_attention, q);
     return out;
   }
 

@@ -45,10 +45,10 @@ class TensorEngineDevice final : public EngineDevice {
                    .remedy = "make the engine with EngineConfig::for_weights of these weights"});
     auto out = std::make_shared<TensorWeightsView>();
     out->weights = weights;
-    out->plain = forward_.decodes_plainly(weights);
-    out->places = places_of(weights);
-    if (out->plain)
+    if (forward_.decodes_plainly(weights)) {
+      out->places = places_of(weights);
       for (const model::LayerWeights& layer : weights.layers) out->joined.push_back(joined_maps(layer));
+    }
     out->owner = std::move(owner);
     return out;
   }

@@ -48,15 +48,14 @@ namespace rlalgo::inference::detail {
 // A decoder's tensors, read where they lie.
 struct TensorWeightsView final : Forward::Weights {
   model::DecoderWeights weights;
-  std::vector<JoinedMaps> joined;     // of each layer
+  std::vector<JoinedMaps> joined;     // of each layer, where decode_pass.hpp computes with them; else empty
   std::uint64_t places = 0;           // places_of() them
-  bool plain = false;                 // decode_pass.hpp computes with them
   std::shared_ptr<const void> owner;  // keeps what they share; null = somebody else does
 };
 
 class TensorForward final : public Forward {
  public:
-  // `states`: what sequences carry, a row each, as detail/delta_pass.hpp has it. `kernels` outlive it.
+  // `states`: what sequences carry, a row each, as detail/delta_pass.hpp has it.
   TensorForward(const model::DecoderConfig& config, const TensorPages& pages, const TensorPages& states,
                 std::int64_t max_rows, std::int64_t max_logits,
                 const tensor::OwnKernels& kernels = tensor::own_kernels())
@@ -64,8 +63,8 @@ class TensorForward final : public Forward {
         pages_(pages),
         kernels_(kernels),
         states_(config, states),
-        operations_(config, pages, kernels),
-        decode_(config, pages, kernels),
+        operations_(config, pages, kernels_),
+        decode_(config, pages, kernels_),
         max_rows_(max_rows),
         max_logits_(max_logits) {
     for (const model::RopeConfig& rope : config.ropes) rotary_.emplace_back(rope, config.head_dim);
@@ -90,14 +89,13 @@ class TensorForward final : public Forward {
   }
 
   [[nodiscard]] bool decodes_plainly(const model::DecoderWeights& weights) const { return decode_.fits(weights); }
-  [[nodiscard]] const DecodePass::Counts& decode_counts() const { return decode_.counts(); }
   void release_memory() { decode_.release(); }
 
   void run(const Weights& weights, std::span<const Row> rows) override {
     if (rows.empty()) return;
     const c10::NoGradGuard no_grad;
     const auto& view = static_cast<const TensorWeightsView&>(weights);
-    if (view.plain && decodes(rows))
+    if (!view.joined.empty() && decodes(rows))
       last_ = decode_.run(view.weights, view.joined, view.places, rows, angles_);
     else
       last_ = run_layers(view.weights, rows);
@@ -108,7 +106,8 @@ class TensorForward final : public Forward {
         config_.vocab_size > cuda::draw_vocabulary)
       return;
     const c10::NoGradGuard no_grad;
-    draws_.answer(*kernels_.table, logits_of(weights, rows).contiguous(), draws);
+    draws_.answer(
+        *kernels_.table, config_.vocab_size, [&] { return logits_of(weights, rows).contiguous(); }, draws);
   }
 
   [[nodiscard]] const float* logits(const Weights& weights, std::span<const std::int64_t> rows) override {
@@ -160,7 +159,7 @@ class TensorForward final : public Forward {
 
   const model::DecoderConfig& config_;
   const TensorPages& pages_;
-  const tensor::OwnKernels& kernels_;
+  const tensor::OwnKernels kernels_;  // the next two read it
   TensorStates states_;
   PagedOperations operations_;
   DecodePass decode_;

@@ -13,14 +13,6 @@
 
 namespace rlalgo::model {
 
-namespace detail {
-
-[[nodiscard]] inline cuda::Activation of_kernel(Activation act) {
-  return act == Activation::silu ? cuda::Activation::silu : cuda::Activation::gelu_tanh;
-}
-
-}  // namespace detail
-
 RLALGO_INLINE void CudaOperations::add_rows(Tensor& gradient, const Tensor& index, const Tensor& grad) const {
   const cuda::Kernels* const own = kernels().take(cuda::Kernel::segment_sum, gradient, grad);
   if (own == nullptr || index.scalar_type() != at::kLong) return AtenOperations::add_rows(gradient, index, grad);
@@ -116,7 +108,7 @@ RLALGO_INLINE void CudaOperations::gated(Activation act, const Tensor& gate, con
                   .up = up.const_data_ptr(),
                   .out = out.mutable_data_ptr(),
                   .count = gate.numel(),
-                  .activation = detail::of_kernel(act),
+                  .activation = kernel_activation(act),
                   .element = tensor::element_of(gate)},
                  cuda::Kernel::gated, gate);
 }
@@ -130,7 +122,7 @@ RLALGO_INLINE void CudaOperations::gated_backward(Activation act, const Tensor& 
                   .gate = gate.mutable_data_ptr(),
                   .up = up.mutable_data_ptr(),
                   .count = gate.numel(),
-                  .activation = detail::of_kernel(act),
+                  .activation = kernel_activation(act),
                   .element = tensor::element_of(gate)},
                  cuda::Kernel::gated, gate);
 }

@@ -191,21 +191,7 @@ RLALGO_INLINE Made unpack_made(const Json& packed, std::span<const data::Tokeniz
     const std::vector<double> numbers = unpack<double>(entry.at("numbers"));
     const int kind = entry.at("kind").get<int>();
     if (numbers.size() != 2 || kind < 0 || kind > static_cast<int>(Kind::last)) raise_state("a damaged metric");
-    const auto name = entry.at("name").get<std::string>();
-    switch (static_cast<Kind>(kind)) {
-      case Kind::mean:
-        out.about.metrics.mean(name, numbers[0], numbers[1]);
-        break;
-      case Kind::minimum:
-        out.about.metrics.minimum(name, numbers[0]);
-        break;
-      case Kind::maximum:
-        out.about.metrics.maximum(name, numbers[0]);
-        break;
-      case Kind::last:
-        out.about.metrics.last(name, numbers[0]);
-        break;
-    }
+    out.about.metrics.add({entry.at("name").get<std::string>(), static_cast<Kind>(kind), numbers[0], numbers[1]});
   }
   for (const Json& entry : packed.at("seconds"))
     out.about.seconds.emplace_back(entry.at(0).get<std::string>(), entry.at(1).get<double>());

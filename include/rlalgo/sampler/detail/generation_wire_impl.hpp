@@ -79,18 +79,23 @@ class PartWriter {
     }
   }
   [[nodiscard]] std::string message() && {
-    std::string out(wire_magic);
-    const std::uint64_t size = bytes_.size(), digest = core::Digest().update(bytes_).value();
-    out.reserve(wire_head + bytes_.size());
-    out.append(reinterpret_cast<const char*>(&wire_format), sizeof wire_format);
-    out.append(reinterpret_cast<const char*>(&size), sizeof size);
-    out.append(reinterpret_cast<const char*>(&digest), sizeof digest);
-    return out += bytes_;
+    const std::string_view part = std::string_view(bytes_).substr(wire_head);
+    const std::uint64_t size = part.size(), digest = core::Digest().update(part).value();
+    char* at = bytes_.data();
+    const auto put = [&at](const void* from, std::size_t count) {
+      std::memcpy(at, from, count);
+      at += count;
+    };
+    put(wire_magic.data(), wire_magic.size());
+    put(&wire_format, sizeof wire_format);
+    put(&size, sizeof size);
+    put(&digest, sizeof digest);
+    return std::move(bytes_);
   }
 
  private:
   void kind(WireValue kind) { number(static_cast<std::uint8_t>(kind)); }
-  std::string bytes_;
+  std::string bytes_ = std::string(wire_head, '\0');  // the head, then the part
 };
 
 class PartReader {
@@ -290,20 +295,7 @@ inline void unpack_metrics(PartReader& in, core::Metrics& metrics) {
     const std::string name = in.text();
     const auto kind = static_cast<core::Metrics::Kind>(in.below(4, "a kind of metric"));
     const auto value = in.number<double>(), weight = in.number<double>();
-    switch (kind) {
-      case core::Metrics::Kind::mean:
-        metrics.mean(name, value, weight);
-        break;
-      case core::Metrics::Kind::minimum:
-        metrics.minimum(name, value);
-        break;
-      case core::Metrics::Kind::maximum:
-        metrics.maximum(name, value);
-        break;
-      case core::Metrics::Kind::last:
-        metrics.last(name, value);
-        break;
-    }
+    metrics.add({name, kind, value, weight});
   }
 }
 
