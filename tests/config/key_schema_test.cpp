@@ -36,7 +36,7 @@ TEST_CASE("every row is a property, and what else is known is deprecated with it
   }
   for (const auto& table : {idle_keys(), lacking_keys()})
     for (const RecognisedKey& key : each_key(table)) CHECK_NOTHROW(property(std::string(key.key)));
-  for (const char* section : {"special_tokens", "lr_scheduler_kwargs", "bnb_config_kwargs", "optim_args"})
+  for (const char* section : {"lr_scheduler_kwargs", "bnb_config_kwargs", "optim_args"})
     CHECK_FALSE(property(section).at("description").get<std::string>().empty());
   CHECK(property("flash_attention").at("deprecated") == true);
   CHECK(property("flash_attention").at("description").get<std::string>().starts_with("no effect: "));

@@ -7,6 +7,7 @@
 #include <functional>
 #include <future>
 #include <iterator>
+#include <latch>
 #include <map>
 #include <memory>
 #include <set>
@@ -166,6 +167,7 @@ TEST_CASE("ranks that cannot form a team are told, and tensors that do not fit")
 }
 
 TEST_CASE("a rank that takes long is waited for, one that fails or is silent ends the wait") {
+  std::latch both(2);  // have the first sum: a rank that fails ends what others still wait for
   with_ranks(
       2,
       [&](const std::shared_ptr<World>& world) {
@@ -173,6 +175,9 @@ TEST_CASE("a rank that takes long is waited for, one that fails or is silent end
         std::vector<Tensor> value = {at::ones({1}, at::kFloat)};
         if (world->rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
         team->sum(value);
+        both.count_down();
+        for (const os::Stopwatch waited; !both.try_wait() && waited.seconds() < 10.0;)
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
         RANK_CHECK(value[0].item<float>() == 2.0F);
         world->enter(3);
         if (world->rank() == 1) return world->fail("the disk is full");
