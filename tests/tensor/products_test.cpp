@@ -97,10 +97,12 @@ TEST_CASE("an element's bits depend neither on other rows and columns nor on thr
       CHECK(at::equal(tensor::mm(a, b.narrow(1, 33, 29)), whole.narrow(1, 33, 29)));
       CHECK(at::equal(tensor::mm(b.t(), a.t()), whole.t()));
     }
-    Tensor all = tensor::mm(a, b), some = all.narrow(1, 95, 33).clone();
+    Tensor all = tensor::mm(a, b), some = all.narrow(1, 95, 33).clone(), rows = all.narrow(0, 50, 17).clone();
     REQUIRE(tensor::multiply_into(all, a, b, true, 0.3));
     REQUIRE(tensor::multiply_into(some, a, b.narrow(1, 95, 33), true, 0.3));
     CHECK(at::equal(some, all.narrow(1, 95, 33)));
+    REQUIRE(tensor::multiply_into(rows, a.narrow(0, 50, 17), b, true, 0.3));
+    CHECK(at::equal(rows, all.narrow(0, 50, 17)));
   }
   at::set_num_threads(before);
 }

@@ -103,11 +103,11 @@ struct Float32 {
     float* c = to.c;
 #pragma GCC unroll 12
     for (int i = 0; i < Rows; ++i, c += to.ldc) {
-      __m512 c0 = _mm512_mul_ps(sum[i][0], factor), c1 = _mm512_mul_ps(sum[i][1], factor);
-      if (adds) {
-        c0 = _mm512_add_ps(_mm512_maskz_loadu_ps(low, c), c0);
-        c1 = _mm512_add_ps(_mm512_maskz_loadu_ps(high, c + 16), c1);
-      }
+      // (Written as one operation: of a product and a sum a compiler makes one in some rows of a tile and not in others.)
+      const __m512 c0 =
+          adds ? _mm512_fmadd_ps(sum[i][0], factor, _mm512_maskz_loadu_ps(low, c)) : _mm512_mul_ps(sum[i][0], factor);
+      const __m512 c1 = adds ? _mm512_fmadd_ps(sum[i][1], factor, _mm512_maskz_loadu_ps(high, c + 16))
+                             : _mm512_mul_ps(sum[i][1], factor);
       _mm512_mask_storeu_ps(c, low, c0);
       _mm512_mask_storeu_ps(c + 16, high, c1);
     }
