@@ -7,11 +7,14 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <numbers>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "plain_sets.hpp"
 
 #include <rlalgo/core/philox.hpp>
 #include <rlalgo/cpu/best_kernels.hpp>
@@ -21,6 +24,14 @@ using namespace rlalgo;
 using namespace rlalgo::cpu;
 
 namespace {
+
+// Those of this CPU, and what other CPUs have written over registers in plain C++.
+std::vector<const Kernels*> tested_kernels() {
+  std::vector<const Kernels*> all = usable_kernels();
+  all.push_back(&plain8_kernels);
+  all.push_back(&plain16_kernels);
+  return all;
+}
 
 std::vector<float> random(std::int64_t n, std::uint64_t salt) {
   std::vector<float> out;
@@ -184,7 +195,7 @@ std::vector<std::int64_t> up_to(std::int64_t rows) {
 }  // namespace
 
 TEST_CASE("linear is the matrix product, in f32 and bf16, and does not see its batch") {
-  for (const Kernels* kernels : usable_kernels())
+  for (const Kernels* kernels : tested_kernels())
     for (const std::int64_t k : {1, 7, 8, 31, 32, 36, 37, 64, 641, 1281, 1536})
       for (const bool bf16 : {false, true}) {
         Product product(k);
@@ -201,7 +212,7 @@ TEST_CASE("linear is the matrix product, in f32 and bf16, and does not see its b
 }
 
 TEST_CASE("more rows than a kernel takes at a time are each what they are alone") {
-  for (const Kernels* kernels : usable_kernels())
+  for (const Kernels* kernels : tested_kernels())
     for (const bool bf16 : {false, true}) {
       const Product product(bf16 ? 66 : 403, 150, 117);
       const std::vector<float> alone = product.alone(*kernels, bf16);
@@ -215,7 +226,7 @@ TEST_CASE("more rows than a kernel takes at a time are each what they are alone"
 }
 
 TEST_CASE("the product of packed bfloat16 is the matrix product, and does not see its batch") {
-  for (const Kernels* kernels : usable_kernels()) {
+  for (const Kernels* kernels : tested_kernels()) {
     if (kernels->blocks_bf16 == nullptr) continue;
     for (const auto& [columns, outputs] :
          {std::pair(1, 23), {2, 16}, {31, 23}, {32, 40}, {33, 70}, {100, 129}, {576, 112}, {641, 23}}) {
@@ -263,7 +274,7 @@ TEST_CASE(
     // Here and there a number lies between two whole ones, and float32 takes the other.
     CHECK(rounding < (k < 64 ? 1e-2 : 1e-3));
     CHECK(quantizing < 5e-2);
-    for (const Kernels* kernels : usable_kernels())
+    for (const Kernels* kernels : tested_kernels())
       check_batches(portable, product.n, {1, 2, 3, 4, 5, 6, 7, 8, 11}, std::string(kernels->name),
                     [&](std::int64_t m, std::int64_t begin, std::int64_t end, float* y) {
                       product.run(*kernels, 0, m, begin, end, y);
@@ -274,7 +285,7 @@ TEST_CASE(
 TEST_CASE("in 8 bits, more rows and columns than a tile has are each what they are alone") {
   const Int8Product product(403, 150, 150);
   const std::vector<float> portable = product.alone(kernels_named("portable"));
-  for (const Kernels* kernels : usable_kernels())
+  for (const Kernels* kernels : tested_kernels())
     for (const std::int64_t m : {1, 9, 16, 17, 31, 64, 80, 150}) {
       std::vector<float> y(static_cast<std::size_t>(m * product.n), -7.0f);
       product.run(*kernels, 0, m, 0, product.n, y.data());
@@ -284,7 +295,7 @@ TEST_CASE("in 8 bits, more rows and columns than a tile has are each what they a
 }
 
 TEST_CASE("in 8 bits, rows are quantized anew once x has another version, other rows or another place") {
-  for (const Kernels* kernels : usable_kernels()) {
+  for (const Kernels* kernels : tested_kernels()) {
     Int8Product product(70);
     std::vector<float> y(static_cast<std::size_t>(product.n));
     const auto right = [&](std::int64_t row, std::uint64_t version, const std::vector<float>& alone) {
@@ -303,7 +314,7 @@ TEST_CASE("in 8 bits, rows are quantized anew once x has another version, other 
 }
 
 TEST_CASE("in 8 bits, what is not finite stays so, in its rows alone, and what is too small for a scale is zero") {
-  for (const Kernels* kernels : usable_kernels()) {
+  for (const Kernels* kernels : tested_kernels()) {
     Int8Product product(70, 4, 20);
     const std::vector<float> before = product.alone(*kernels);
     const auto row = [&](std::int64_t i) { return product.x.data() + i * 75; };
@@ -320,7 +331,7 @@ TEST_CASE("in 8 bits, what is not finite stays so, in its rows alone, and what i
 }
 
 TEST_CASE("what a thread has made of x is made anew once x has another version, other rows or another place") {
-  for (const Kernels* kernels : usable_kernels()) {
+  for (const Kernels* kernels : tested_kernels()) {
     if (kernels->round == nullptr) continue;
     Product product(70);
     struct Turn {
@@ -365,7 +376,7 @@ TEST_CASE("what a thread has made of x is made anew once x has another version, 
 }
 
 TEST_CASE("rows of float32 that a thread has transposed are transposed anew, too") {
-  for (const Kernels* kernels : usable_kernels()) {
+  for (const Kernels* kernels : tested_kernels()) {
     Product product(70, 40);
     for (std::uint64_t version = 1; version <= 3; ++version) {
       for (float& value : product.x) value = -0.5f * value + 0.1f;
@@ -381,7 +392,7 @@ TEST_CASE("rows of float32 that a thread has transposed are transposed anew, too
 }
 
 TEST_CASE("with bf16 weights x is used as it is, or rounded to the nearest bf16 where the CPU multiplies bf16") {
-  for (const Kernels* kernels : usable_kernels()) {
+  for (const Kernels* kernels : tested_kernels()) {
     const Product product(70);
     Product nearest(70);
     for (float& value : nearest.x) value = rounded(value);
@@ -395,7 +406,7 @@ TEST_CASE("with bf16 weights x is used as it is, or rounded to the nearest bf16 
 
 TEST_CASE("every kernel set computes what the portable one does, within the rounding of its sums") {
   const Kernels& plain = kernels_named("portable");
-  for (const Kernels* kernels : usable_kernels())
+  for (const Kernels* kernels : tested_kernels())
     for (const std::int64_t k : {9, 64, 641, 1536})
       for (const bool bf16 : {false, true}) {
         Product product(k);
@@ -410,7 +421,7 @@ TEST_CASE("every kernel set computes what the portable one does, within the roun
 }
 
 TEST_CASE("exponential sums are accurate to f32, from the largest to the smallest terms") {
-  for (const Kernels* kernels : usable_kernels()) {
+  for (const Kernels* kernels : tested_kernels()) {
     std::vector<float> x, terms;
     for (float v = -100.0f; v <= 0.0f; v += 0.0137f) x.push_back(v);
     for (const std::int64_t n : {1, 8, 15, 4096}) {
@@ -437,7 +448,7 @@ TEST_CASE("exponential sums are accurate to f32, from the largest to the smalles
 }
 
 TEST_CASE("maximum finds the largest element and anything that is not finite") {
-  for (const Kernels* kernels : usable_kernels())
+  for (const Kernels* kernels : tested_kernels())
     for (const std::int64_t n : {1, 7, 8, 9, 16, 33, 100}) {
       std::vector<float> x = random(n, 3);
       for (std::int64_t at = 0; at < n; ++at) {
@@ -462,7 +473,7 @@ double bent(double score, float cap) { return cap > 0 ? cap * std::tanh(score / 
 
 TEST_CASE(
     "attention is softmax(q·k)·v over the pages, for any group and length, capped or not, with sinks or without") {
-  for (const Kernels* kernels : usable_kernels())
+  for (const Kernels* kernels : tested_kernels())
     for (const std::int64_t d : {8, 40, 64})
       for (const std::int64_t group : {1, 2, 3, 4, 7})
         for (const std::int64_t length : {1, 31, 32, 33, 100}) {
@@ -523,7 +534,7 @@ TEST_CASE(
 }
 
 TEST_CASE("attention over bfloat16 is softmax(q·k)·v of what is rounded, each head as if alone") {
-  for (const Kernels* kernels : usable_kernels()) {
+  for (const Kernels* kernels : tested_kernels()) {
     if (kernels->attention_bf16 == nullptr) continue;
     CHECK(kernels->round != nullptr);
     for (const std::int64_t d : {32, 64, 96, 160})
@@ -605,7 +616,7 @@ TEST_CASE("attention over bfloat16 is softmax(q·k)·v of what is rounded, each 
 }
 
 TEST_CASE("norm, activation and sum are their formulas at any length") {
-  for (const Kernels* kernels : usable_kernels())
+  for (const Kernels* kernels : tested_kernels())
     for (const std::int64_t n : {1, 8, 10, 16, 37, 576}) {
       const std::vector<float> x = random(n, 6), w = random(n, 7);
       std::vector<float> out(static_cast<std::size_t>(n));
@@ -640,7 +651,7 @@ TEST_CASE("norm, activation and sum are their formulas at any length") {
 
 TEST_CASE("rotation is the same to the bit in every kernel set and writes nothing behind its rows") {
   const Kernels& plain = kernels_named("portable");
-  for (const Kernels* kernels : usable_kernels())
+  for (const Kernels* kernels : tested_kernels())
     for (const std::int64_t half : {1, 7, 8, 12, 32, 40}) {
       std::vector<float> x = random(2 * half + 1, 8);
       const std::vector<float> before = x, angles = random(half, 9);
@@ -661,7 +672,7 @@ TEST_CASE("rotation is the same to the bit in every kernel set and writes nothin
 }
 
 TEST_CASE("rounding is to the nearest bfloat16 at any length and writes nothing behind it") {
-  for (const Kernels* kernels : usable_kernels()) {
+  for (const Kernels* kernels : tested_kernels()) {
     if (kernels->round == nullptr) continue;
     for (const std::int64_t n : {1, 5, 7, 8, 9, 15, 16, 31, 64, 577}) {
       const std::vector<float> x = random(n, 10);
@@ -670,5 +681,141 @@ TEST_CASE("rounding is to the nearest bfloat16 at any length and writes nothing 
       for (std::size_t j = 0; j < x.size(); ++j) REQUIRE(out[j] == std::bit_cast<std::uint32_t>(rounded(x[j])) >> 16U);
       REQUIRE(out.back() == 0xABCD);
     }
+  }
+}
+
+namespace {
+
+template <class T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+// The kernels of a set of this CPU and those over registers in plain C++ with as many lanes.
+struct SameLanes {
+  const Kernels& vector;
+  const Kernels& plain;
+};
+
+std::vector<SameLanes> same_lanes() {
+  std::vector<SameLanes> out;
+  for (const auto& [name, plain] : {std::pair("avx2", &plain8_kernels), {"avx512", &plain16_kernels}}) {
+    const auto usable = usable_kernels();
+    const auto found =
+        std::find_if(usable.begin(), usable.end(), [&](const Kernels* one) { return one->name == name; });
+    if (found != usable.end())
+      out.push_back({**found, *plain});
+    else
+      support::not_run_in_part(std::string("a processor without the instructions of the kernels ") + name);
+  }
+  return out;
+}
+
+const std::vector<std::int64_t> around_lanes = {1,  7,  8,  9,  15, 16, 17, 23, 24, 25,
+                                                31, 32, 33, 47, 48, 49, 63, 64, 65, 100};
+
+}  // namespace
+
+TEST_CASE("registers in plain C++ give the bits of those of the CPU: rows") {
+  for (const auto& [vector, plain] : same_lanes())
+    for (const std::int64_t n : around_lanes) {
+      INFO(vector.name << " n " << n);
+      std::vector<float> x = random(n, 20), w = random(n, 21), angles = random(n, 22);
+      for (float& v : x) v *= 30.0f;
+      std::vector<float> cosines, sines;
+      for (const float angle : angles) cosines.push_back(std::cos(angle)), sines.push_back(std::sin(angle));
+      const auto of = [&](const Kernels& kernels, const Kernels& eight) {
+        std::vector<float> all(static_cast<std::size_t>(n));
+        eight.rms_norm(x.data(), w.data(), 1e-5f, all.data(), n);
+        const auto keep = [&](const std::vector<float>& more) { all.insert(all.end(), more.begin(), more.end()); };
+        std::vector<float> gate = x;
+        kernels.silu_multiply(gate.data(), w.data(), n);
+        keep(gate);
+        gate = x;
+        kernels.gelu_tanh_multiply(gate.data(), w.data(), n);
+        keep(gate);
+        gate = x;
+        kernels.add(gate.data(), w.data(), n);
+        keep(gate);
+        std::vector<float> low = x, high = w;
+        kernels.rotate(low.data(), high.data(), cosines.data(), sines.data(), n);
+        keep(low);
+        keep(high);
+        const MaxResult top = kernels.maximum(x.data(), n);
+        std::vector<float> terms(static_cast<std::size_t>(n));
+        terms.push_back(kernels.exp_sum(x.data(), top.max, 0.7f, terms.data(), n));
+        terms.push_back(top.max);
+        keep(terms);
+        return all;
+      };
+      REQUIRE(same_bits(of(vector, vector), of(plain, plain8_kernels)));  // norms have eight lanes in every set
+    }
+}
+
+TEST_CASE("registers in plain C++ give the bits of those of the CPU: attention") {
+  for (const auto& [vector, plain] : same_lanes())
+    for (const std::int64_t d : {8, 16, 24, 40, 64, 72})
+      for (const std::int64_t group : {1, 2, 3, 4, 5, 7})
+        for (const std::int64_t length : {1, 2, 31, 32, 33, 70}) {
+          INFO(vector.name << " d " << d << " group " << group << " length " << length);
+          const std::int64_t count = (length + page_positions - 1) / page_positions, page = 2 * d * page_positions;
+          const std::vector<float> memory = random(count * page, 23), q = random(group * d, 24),
+                                   sinks = random(group, 25);
+          std::vector<const std::byte*> pages;
+          for (std::int64_t p = 0; p < count; ++p)
+            pages.push_back(reinterpret_cast<const std::byte*>(memory.data() + p * page));
+          const auto of = [&](const Kernels& kernels) {
+            std::vector<float> out(static_cast<std::size_t>(group * d)),
+                scores(static_cast<std::size_t>(group * count * page_positions));
+            kernels.attention({.q = q.data(),
+                               .ldq = d,
+                               .group = group,
+                               .d = d,
+                               .pages = pages.data(),
+                               .key_offset = 0,
+                               .value_offset = d * page_positions * 4,
+                               .length = length,
+                               .first = length > 2 ? 1 : 0,
+                               .scale = 0.7f,
+                               .cap = group == 2 ? 1.3f : 0.0f,
+                               .sinks = d > 16 ? sinks.data() : nullptr,
+                               .scores = scores.data(),
+                               .out = out.data(),
+                               .ldo = d});
+            return out;
+          };
+          REQUIRE(same_bits(of(vector), of(plain)));
+        }
+}
+
+TEST_CASE("registers in plain C++ give the bits of those of the CPU: products") {
+  for (const auto& [vector, plain] : same_lanes())
+    for (const std::int64_t k : {1, 7, 8, 9, 15, 16, 17, 33, 641})
+      for (const bool bf16 : {false, true}) {
+        const Product product(k, 90, 50);
+        INFO(vector.name << " k " << k << " bf16 " << bf16);
+        for (const std::int64_t m : {1, 2, 3, 4, 6, 8, 9, 15, 16, 19, 20, 33, 49, 64, 67, 90}) {
+          if (m * k > 12000) continue;
+          std::vector<float> found(static_cast<std::size_t>(m * product.n)), expected = found;
+          product.run(vector, bf16, 0, m, 0, product.n, found.data());
+          product.run(plain, bf16, 0, m, 0, product.n, expected.data());
+          REQUIRE(same_bits(found, expected));
+        }
+      }
+}
+
+TEST_CASE("kernels over no element touch nothing") {
+  for (const Kernels* kernels : tested_kernels()) {
+    std::vector<float> x(4, 3.0f), y(4, 5.0f);
+    kernels->silu_multiply(x.data(), y.data(), 0);
+    kernels->gelu_tanh_multiply(x.data(), y.data(), 0);
+    kernels->add(x.data(), y.data(), 0);
+    kernels->rotate(x.data(), y.data(), y.data(), y.data(), 0);
+    CHECK(kernels->exp_sum(x.data(), 0.0f, 1.0f, y.data(), 0) == 0.0f);
+    CHECK(kernels->maximum(x.data(), 0).max == -std::numeric_limits<float>::infinity());
+    kernels->linear_f32(
+        {.x = x.data(), .m = 1, .k = 1, .ldx = 1, .w = x.data(), .begin = 2, .end = 2, .y = y.data(), .ldy = 4});
+    CHECK(x == std::vector<float>(4, 3.0f));
+    CHECK(y == std::vector<float>(4, 5.0f));
   }
 }

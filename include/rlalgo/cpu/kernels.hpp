@@ -63,11 +63,6 @@ struct AttentionArgs {
   return 1.0F;
 }
 
-// What the sink of a head adds to Σ exp((s − shift)·scale).
-[[nodiscard]] inline float of_sink(const AttentionArgs& a, std::int64_t head, float shift, float scale) {
-  return a.sinks == nullptr ? 0.0F : std::exp(a.sinks[head] - shift * scale);
-}
-
 // Bytes of the values of page p that are seen, in rows of one position or two.
 [[nodiscard]] inline std::int64_t bytes_of_values(const AttentionArgs& a, std::int64_t p, std::int64_t element) {
   const std::int64_t count = std::min(page_positions, a.length - p * page_positions);

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include <rlalgo/cpu/detail/avx2_linear.hpp>
+#include <rlalgo/cpu/detail/avx2_registers.hpp>
 #include <rlalgo/cpu/detail/block_product.hpp>
 #include <rlalgo/cpu/detail/int8_rows.hpp>
 #include <rlalgo/cpu/detail/linear_strips.hpp>
@@ -32,7 +32,7 @@ template <class Value>
     __m256i largest = _mm256_setzero_si256();
 #pragma GCC unroll 4
     for (int part = 0; part < 4; ++part) {
-      xs[part] = load_first(x + g * Int8Layout::group + 8 * part, left - 8 * part);
+      xs[part] = load(x + g * Int8Layout::group + 8 * part, first(left - 8 * part));
       largest = _mm256_max_epu32(largest, _mm256_and_si256(_mm256_castps_si256(xs[part]), magnitude));
     }
     std::uint32_t lanes[8];

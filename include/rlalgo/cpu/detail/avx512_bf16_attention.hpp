@@ -12,6 +12,7 @@
 #include <cstring>
 #include <limits>
 
+#include <rlalgo/cpu/detail/avx512_kernels.hpp>
 #include <rlalgo/cpu/detail/linear_strips.hpp>
 #include <rlalgo/cpu/kernels.hpp>
 #include <rlalgo/cpu/lanes.hpp>
@@ -49,7 +50,7 @@ namespace rlalgo::cpu::avx512_bf16 {
     // Behind what is read next: 2 bytes of every 4.
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 2 * t), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(p)));
   }
-  return 1.0f / (lanes::sum(sum) + of_sink(a, head, largest, factor));
+  return 1.0f / (lanes::sum(sum) + avx512::of_sink(a, head, largest, factor));
 }
 
 [[RLALGO_AVX512_BF16, gnu::always_inline]] inline __m512bh both_of(const std::uint16_t* pair) {

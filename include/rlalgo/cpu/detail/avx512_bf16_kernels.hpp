@@ -1,8 +1,7 @@
 // y = x Wᵀ for bfloat16 weights on CPUs that multiply bfloat16 (AVX-512 BF16); all else as with AVX-512, to the bit.
 //
 // x is rounded to bfloat16 (nearest, ties to even), as PyTorch's linear has it in a bfloat16 model; products are exact
-// and summed in float32. A tile is 4 rows of W by 6 rows of x: 24 running sums of sixteen lanes, each of which takes
-// two products at a time. A block is summed in sixteen lanes, added pairwise.
+// and summed in float32, two at a time.
 #pragma once
 
 #if defined(__x86_64__)
@@ -22,78 +21,33 @@
 #include <rlalgo/cpu/kernels.hpp>
 #include <rlalgo/cpu/lanes.hpp>
 
+RLALGO_CPU_BEGIN("avx2,fma,avx512f,avx512bw,avx512vl,avx512bf16")
 namespace rlalgo::cpu::avx512_bf16 {
 
+// Pairs of bfloat16 in sixteen lanes.
+using avx512::store_sums, lanes::count, lanes::Floats, lanes::zeros;
+inline constexpr int most_rows = 6;
+
+RLALGO_CPU_OPERATION __mmask32 first(std::int64_t n) { return static_cast<__mmask32>((std::uint64_t{1} << n) - 1); }
+RLALGO_CPU_OPERATION __m512bh load(const std::uint16_t* p) { return reinterpret_cast<__m512bh>(_mm512_loadu_si512(p)); }
+RLALGO_CPU_OPERATION __m512bh load(const std::uint16_t* p, __mmask32 some) {
+  return reinterpret_cast<__m512bh>(_mm512_maskz_loadu_epi16(some, p));
+}
+// x·y + z of both numbers of each pair.
+RLALGO_CPU_OPERATION Floats fma(__m512bh x, __m512bh y, Floats z) { return _mm512_dpbf16_ps(z, x, y); }
+
+}  // namespace rlalgo::cpu::avx512_bf16
+
+#define RLALGO_CPU_SET avx512_bf16
+#include <rlalgo/cpu/detail/strip_tile.hpp>
+#undef RLALGO_CPU_SET
+RLALGO_CPU_END
+
+namespace rlalgo::cpu::avx512_bf16 {
+
+using Tile = StripTile<std::uint16_t, std::uint16_t>;
+
 #define RLALGO_AVX512_BF16 gnu::target("avx2,fma,avx512f,avx512bw,avx512vl,avx512bf16")
-
-struct Tile {
-  using X = std::uint16_t;  // the bits of a bfloat16
-  using W = std::uint16_t;
-  static constexpr std::int64_t columns_of_k = 32, largest_block = 1280;
-  static constexpr int rows = 6;
-
-  // The first `count` elements, the others 0.
-  [[RLALGO_AVX512_BF16, gnu::always_inline]] static __m512bh load(const std::uint16_t* p, __mmask32 some) {
-    return reinterpret_cast<__m512bh>(_mm512_maskz_loadu_epi16(some, p));
-  }
-  [[RLALGO_AVX512_BF16, gnu::always_inline]] static __m512bh load(const std::uint16_t* p) {
-    return reinterpret_cast<__m512bh>(_mm512_loadu_si512(p));
-  }
-
-  template <int Columns, int Rows, int Lines>
-  [[RLALGO_AVX512_BF16]] static void multiply(const X* x, std::int64_t ldx, const W* w, std::int64_t ldw,
-                                              std::int64_t k, float* y, std::int64_t ldy, bool add, const char* ahead) {
-    __m512 sum[Rows][Columns];
-#pragma GCC unroll 8
-    for (int i = 0; i < Rows; ++i)
-#pragma GCC unroll 8
-      for (int n = 0; n < Columns; ++n) sum[i][n] = _mm512_setzero_ps();
-    std::int64_t j = 0;
-    for (; j + columns_of_k <= k; j += columns_of_k, ahead += Lines * cache_line) {
-      prefetch<Lines>(ahead);
-      __m512bh ws[Columns];
-#pragma GCC unroll 8
-      for (int n = 0; n < Columns; ++n) ws[n] = load(w + n * ldw + j);
-#pragma GCC unroll 8
-      for (int i = 0; i < Rows; ++i) {
-        const __m512bh xs = load(x + i * ldx + j);
-#pragma GCC unroll 8
-        for (int n = 0; n < Columns; ++n) sum[i][n] = _mm512_dpbf16_ps(sum[i][n], xs, ws[n]);
-      }
-    }
-    if (j < k) {
-      const __mmask32 some = (__mmask32{1} << (k - j)) - 1;
-#pragma GCC unroll 8
-      for (int i = 0; i < Rows; ++i)
-#pragma GCC unroll 8
-        for (int n = 0; n < Columns; ++n)
-          sum[i][n] = _mm512_dpbf16_ps(sum[i][n], load(x + i * ldx + j, some), load(w + n * ldw + j, some));
-    }
-    avx512::store_sums<Columns, Rows>(sum, y, ldy, add);
-  }
-
-  template <int Columns>
-  [[RLALGO_AVX512_BF16]] static void multiply_row(const X* x, const W* w, std::int64_t ldw, std::int64_t k, float* y,
-                                                  bool add) {
-    __m512 sum[1][Columns];
-#pragma GCC unroll 8
-    for (int n = 0; n < Columns; ++n) {
-      const W* const row = w + n * ldw;
-      __m512 s = _mm512_setzero_ps();
-      std::int64_t j = 0;
-      for (; j + columns_of_k <= k; j += columns_of_k) {
-        prefetch<1>(reinterpret_cast<const char*>(row + j) + prefetch_distance);
-        s = _mm512_dpbf16_ps(s, load(x + j), load(row + j));
-      }
-      if (j < k) {
-        const __mmask32 some = (__mmask32{1} << (k - j)) - 1;
-        s = _mm512_dpbf16_ps(s, load(x + j, some), load(row + j, some));
-      }
-      sum[0][n] = s;
-    }
-    avx512::store_sums<Columns, 1>(sum, y, 0, add);
-  }
-};
 
 // Eight at a time: x was often just stored by registers of eight, and a load that spans two stores waits for both to be in the cache.
 [[RLALGO_AVX512_BF16]] inline void round(const float* x, std::int64_t n, std::uint16_t* out) {

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/cpu/attention_rows.hpp>
 #include <rlalgo/cpu/features.hpp>
 #include <rlalgo/cpu/products.hpp>
 #include <rlalgo/tensor/attention.hpp>
-#include <rlalgo/tensor/detail/attention_rows.hpp>
 #include <rlalgo/tensor/detail/bfloat16_kernel.hpp>
 #include <rlalgo/tensor/detail/block_products.hpp>
 #include <rlalgo/tensor/functions.hpp>
@@ -30,6 +30,8 @@ RLALGO_INLINE bool has_attention(at::ScalarType type) {
 #if defined(__x86_64__)
 
 namespace detail {
+
+namespace rows = cpu::lanes::rows;
 
 struct RowSpan {
   std::int64_t begin, end;

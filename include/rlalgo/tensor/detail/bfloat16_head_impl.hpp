@@ -10,12 +10,12 @@
 #include <vector>
 
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/cpu/attention_rows.hpp>
+#include <rlalgo/cpu/logit_rows.hpp>
 #include <rlalgo/cpu/products.hpp>
-#include <rlalgo/tensor/detail/attention_rows.hpp>
 #include <rlalgo/tensor/detail/bfloat16_head.hpp>
 #include <rlalgo/tensor/detail/bfloat16_kernel.hpp>
 #include <rlalgo/tensor/detail/block_products.hpp>
-#include <rlalgo/tensor/detail/logit_rows.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/on_threads.hpp>
 
@@ -52,6 +52,8 @@ RLALGO_INLINE std::int64_t Bfloat16Head::stretches() const { return (words_ + st
 
 #if defined(__x86_64__)
 
+namespace rows = cpu::lanes::rows;
+namespace logit_rows = cpu::lanes::logit_rows;
 static_assert(cpu::amx::Bfloat16::tile_columns == 32 && cpu::avx512::Bfloat16::tile_columns == 32);
 
 template <class Kernel>
@@ -111,8 +113,8 @@ void Bfloat16Head::differentiate(const float* of_log_prob, const float* of_entro
   const auto* const h = hidden_.const_data_ptr<Number>();
   const float* const bias = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
   const float* const log_prob = log_prob_.const_data_ptr<float>();
-  const logit_rows::Tokens tokens{log_sum_.const_data_ptr<float>(), of_log_prob, of_entropy,
-                                  of_entropy == nullptr ? nullptr : entropy_.const_data_ptr<float>()};
+  const cpu::LogitTokens tokens{log_sum_.const_data_ptr<float>(), of_log_prob, of_entropy,
+                                of_entropy == nullptr ? nullptr : entropy_.const_data_ptr<float>()};
   const auto inverse = static_cast<float>(1.0 / options_.temperature);
   const bool of_hidden = gradients.hidden.defined(), of_weight = gradients.weight.defined();
   const std::int64_t panels = Blocks::up(width_, Blocks::width) / Blocks::width;

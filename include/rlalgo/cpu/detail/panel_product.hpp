@@ -1,4 +1,4 @@
-// y = x Wᵀ of float32 weights with AVX-512. A lane of a sum is a row of x or a row of W, so nothing is added across lanes, and every output is
+// A body (instruction_set.hpp): y = x Wᵀ of float32 weights with sixteen lanes. A lane of a sum is a row of x or a row of W, so nothing is added across lanes, and every output is
 // one chain of multiply-adds in the order of k, whatever stands beside it.
 //
 // Rows of x are transposed into panels of 16 to 64 of them, [k, rows]; a tile is a panel by 6 to 16 rows of W, of which one element at a time
@@ -6,26 +6,9 @@
 // rows that are left, or alone, meet sixteen rows of W that are transposed in registers instead; W's way from memory takes longer than that.
 //
 // W is read once, as it lies, a strip of `strip_rows` at a time; the next strip is fetched into L2 meanwhile, as evenly as the tiles compute.
-#pragma once
+#ifdef RLALGO_CPU_SET
 
-#if defined(__x86_64__)
-
-#include <immintrin.h>
-
-#include <algorithm>
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
-#include <rlalgo/cpu/detail/linear_strips.hpp>
-#include <rlalgo/cpu/kernels.hpp>
-#include <rlalgo/cpu/lanes.hpp>
-#include <rlalgo/cpu/transpose.hpp>
-
-namespace rlalgo::cpu::avx512 {
-
-#define RLALGO_AVX512 gnu::target("avx2,fma,avx512f,avx512bw,avx512vl")
+namespace rlalgo::cpu::RLALGO_CPU_SET {
 
 inline constexpr std::int64_t strip_rows = 48, widest_panel = 64;
 // Rows of W in a tile with 16·P rows of x, and in one of what is left of a strip.
@@ -38,41 +21,17 @@ inline constexpr int short_tile_columns = P <= 2 ? 8 : 4;
 // Rows of x that are no panel: more of them take as long as sixteen do.
 inline constexpr std::int64_t most_rows_alone = 8, most_rows_left = 3;
 
-// r[j] = w[n, j] of sixteen rows n, for j < 4. Quarters of registers are put together as they are loaded, which leaves half of the shuffles that
-// transposing whole rows takes.
-[[RLALGO_AVX512, gnu::always_inline]] inline void load_transposed(__m512 (&r)[4], const float* w, std::int64_t ld) {
-  constexpr __mmask16 all = 0xFFFF;
-  constexpr __mmask8 pairs = 0xFF;
-  __m512 of[4];
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {  // rows i, 4 + i, 8 + i, 12 + i
-    const float* const row = w + i * ld;
-    of[i] = _mm512_maskz_broadcast_f32x4(0x000F, _mm_loadu_ps(row));
-    of[i] = _mm512_mask_broadcast_f32x4(of[i], 0x00F0, _mm_loadu_ps(row + 4 * ld));
-    of[i] = _mm512_mask_broadcast_f32x4(of[i], 0x0F00, _mm_loadu_ps(row + 8 * ld));
-    of[i] = _mm512_mask_broadcast_f32x4(of[i], 0xF000, _mm_loadu_ps(row + 12 * ld));
-  }
-  const __m512d a = _mm512_castps_pd(_mm512_maskz_unpacklo_ps(all, of[0], of[1])),
-                b = _mm512_castps_pd(_mm512_maskz_unpackhi_ps(all, of[0], of[1])),
-                c = _mm512_castps_pd(_mm512_maskz_unpacklo_ps(all, of[2], of[3])),
-                d = _mm512_castps_pd(_mm512_maskz_unpackhi_ps(all, of[2], of[3]));
-  r[0] = _mm512_castpd_ps(_mm512_maskz_unpacklo_pd(pairs, a, c));
-  r[1] = _mm512_castpd_ps(_mm512_maskz_unpackhi_pd(pairs, a, c));
-  r[2] = _mm512_castpd_ps(_mm512_maskz_unpacklo_pd(pairs, b, d));
-  r[3] = _mm512_castpd_ps(_mm512_maskz_unpackhi_pd(pairs, b, d));
-}
-
 // out[c · ldo + r] = in[r · ldi + c] for `rows` and `columns` up to 16; lanes from `rows` to 15 of out are zero, if `whole`, or stay.
-[[RLALGO_AVX512]] inline void transpose_square(const float* in, std::int64_t ldi, std::int64_t rows,
-                                               std::int64_t columns, float* out, std::int64_t ldo, bool whole) {
-  const __mmask16 read = lanes::first(columns), written = whole ? 0xFFFF : lanes::first(rows);
-  __m512 r[16];
+inline void transpose_square(const float* in, std::int64_t ldi, std::int64_t rows, std::int64_t columns, float* out,
+                             std::int64_t ldo, bool whole) {
+  const Some read = first(columns), none = first(0), written = first(whole ? 16 : rows);
+  Floats r[16];
 #pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) r[i] = _mm512_maskz_loadu_ps(i < rows ? read : 0, in + i * ldi);
-  avx512::transpose(r);
+  for (int i = 0; i < 16; ++i) r[i] = load(in + i * ldi, i < rows ? read : none);
+  transpose(r);
 #pragma GCC unroll 16
   for (int c = 0; c < 16; ++c)
-    if (c < columns) _mm512_mask_storeu_ps(out + c * ldo, written, r[c]);
+    if (c < columns) store(out + c * ldo, written, r[c]);
 }
 
 // `rows` rows of x, cut as evenly as sixteens allow into panels of at most widest_panel.
@@ -90,9 +49,9 @@ class Panels {
 };
 
 // What a thread has made of x: its panels, [k, rows] each, the last one with zeros.
-class TurnedRows {
+class TransposedRows {
  public:
-  [[RLALGO_AVX512]] const float* of(const LinearArgs& a, std::int64_t rows) {
+  const float* of(const LinearArgs& a, std::int64_t rows) {
     if (a.x_version != 0 && a.x_version == version_ && a.x == x_ && rows == rows_ && a.k == k_) return transposed();
     const Panels panels(rows);
     grow(static_cast<std::size_t>(16 * panels.sixteens() * a.k + line_floats));
@@ -133,24 +92,23 @@ class TurnedRows {
 
 // sums[c, :16·P] (+)= Σ_j w[c, j] x[j, :16·P] for `Columns` rows of W; every four steps of j prefetch `Lines` cache lines.
 template <int P, int Columns, int Lines>
-[[RLALGO_AVX512]] inline void panel_tile(const float* x, const float* w, std::int64_t ldw, std::int64_t k, float* sums,
-                                         bool add, const char* ahead) {
+inline void panel_tile(const float* x, const float* w, std::int64_t ldw, std::int64_t k, float* sums, bool add,
+                       const char* ahead) {
   constexpr std::int64_t width = 16 * P;
-  __m512 sum[Columns][P];
+  Floats sum[Columns][P];
 #pragma GCC unroll 24
   for (int c = 0; c < Columns; ++c)
 #pragma GCC unroll 4
-    for (int p = 0; p < P; ++p)
-      sum[c][p] = add ? _mm512_loadu_ps(sums + c * widest_panel + 16 * p) : _mm512_setzero_ps();
-  const auto step = [&](std::int64_t j) __attribute__((always_inline, target("avx2,fma,avx512f,avx512bw,avx512vl"))) {
-    __m512 xs[P];
+    for (int p = 0; p < P; ++p) sum[c][p] = add ? load(sums + c * widest_panel + 16 * p) : zeros();
+  const auto step = [&](std::int64_t j) __attribute__((always_inline)) {
+    Floats xs[P];
 #pragma GCC unroll 4
-    for (int p = 0; p < P; ++p) xs[p] = _mm512_loadu_ps(x + j * width + 16 * p);
+    for (int p = 0; p < P; ++p) xs[p] = load(x + j * width + 16 * p);
 #pragma GCC unroll 24
     for (int c = 0; c < Columns; ++c) {
-      const __m512 element = _mm512_set1_ps(w[c * ldw + j]);
+      const Floats element = all(w[c * ldw + j]);
 #pragma GCC unroll 4
-      for (int p = 0; p < P; ++p) sum[c][p] = _mm512_fmadd_ps(xs[p], element, sum[c][p]);
+      for (int p = 0; p < P; ++p) sum[c][p] = fma(xs[p], element, sum[c][p]);
     }
   };
   std::int64_t j = 0;
@@ -163,16 +121,16 @@ template <int P, int Columns, int Lines>
 #pragma GCC unroll 24
   for (int c = 0; c < Columns; ++c)
 #pragma GCC unroll 4
-    for (int p = 0; p < P; ++p) _mm512_storeu_ps(sums + c * widest_panel + 16 * p, sum[c][p]);
+    for (int p = 0; p < P; ++p) store(sums + c * widest_panel + 16 * p, sum[c][p]);
 }
 
 // y[i, n] = Σ_j x[i, j] w[n, j] for `Rows` rows of x and `columns` (16 at most) rows of W.
 template <int Rows, bool Fetches>
-[[RLALGO_AVX512]] inline void row_tile(const float* x, std::int64_t ldx, const float* w, std::int64_t columns,
-                                       std::int64_t k, float* y, std::int64_t ldy, const char* ahead) {
-  __m512 sum[Rows];
+inline void row_tile(const float* x, std::int64_t ldx, const float* w, std::int64_t columns, std::int64_t k, float* y,
+                     std::int64_t ldy, const char* ahead) {
+  Floats sum[Rows];
 #pragma GCC unroll 8
-  for (int i = 0; i < Rows; ++i) sum[i] = _mm512_setzero_ps();
+  for (int i = 0; i < Rows; ++i) sum[i] = zeros();
   std::int64_t j = 0;
   for (; columns == 16 && j + 16 <= k; j += 16) {
 #pragma GCC unroll 4
@@ -181,12 +139,12 @@ template <int Rows, bool Fetches>
         prefetch<4>(ahead);
         ahead += 4 * cache_line;
       }
-      __m512 ws[4];
-      load_transposed(ws, w + j + q, k);
+      Floats ws[4];
+      load_columns(ws, w + j + q, k);
 #pragma GCC unroll 4
       for (int c = 0; c < 4; ++c)
 #pragma GCC unroll 8
-        for (int i = 0; i < Rows; ++i) sum[i] = _mm512_fmadd_ps(_mm512_set1_ps(x[i * ldx + j + q + c]), ws[c], sum[i]);
+        for (int i = 0; i < Rows; ++i) sum[i] = fma(all(x[i * ldx + j + q + c]), ws[c], sum[i]);
     }
   }
   for (; j < k; j += 16) {
@@ -195,11 +153,10 @@ template <int Rows, bool Fetches>
     transpose_square(w + j, k, columns, count, transposed, 16, true);
     for (std::int64_t c = 0; c < count; ++c)
 #pragma GCC unroll 8
-      for (int i = 0; i < Rows; ++i)
-        sum[i] = _mm512_fmadd_ps(_mm512_set1_ps(x[i * ldx + j + c]), _mm512_loadu_ps(transposed + 16 * c), sum[i]);
+      for (int i = 0; i < Rows; ++i) sum[i] = fma(all(x[i * ldx + j + c]), load(transposed + 16 * c), sum[i]);
   }
 #pragma GCC unroll 8
-  for (int i = 0; i < Rows; ++i) _mm512_mask_storeu_ps(y + i * ldy, lanes::first(columns), sum[i]);
+  for (int i = 0; i < Rows; ++i) store(y + i * ldy, first(columns), sum[i]);
 }
 
 class PanelProduct {
@@ -210,9 +167,9 @@ class PanelProduct {
         rows_(a.m - left_),
         panels_(rows_) {}
 
-  [[RLALGO_AVX512]] void run() {
+  void run() {
     // Rows that nobody counts (what an adapter made of x) come between tasks whose rows are the same.
-    thread_local TurnedRows counted, passing;
+    thread_local TransposedRows counted, passing;
     if (rows_ > 0) x_ = (a_.x_version != 0 ? counted : passing).of(a_, rows_);
     for (std::int64_t n = a_.begin; n < a_.end; n += strip_rows) strip(n, std::min(strip_rows, a_.end - n));
   }
@@ -220,7 +177,7 @@ class PanelProduct {
  private:
   [[nodiscard]] const float* w(std::int64_t n) const { return static_cast<const float*>(a_.w) + n * a_.k; }
 
-  [[RLALGO_AVX512]] void strip(std::int64_t n, std::int64_t columns) {
+  void strip(std::int64_t n, std::int64_t columns) {
     ahead_ = reinterpret_cast<const char*>(w(n + strip_rows));
     due_ = 0;
     for (std::int64_t p = 0; p < panels_.count(); ++p) {
@@ -244,7 +201,7 @@ class PanelProduct {
 
   // A panel against a strip.
   template <int P>
-  [[RLALGO_AVX512]] void panel(std::int64_t begin, std::int64_t n, std::int64_t columns) {
+  void panel(std::int64_t begin, std::int64_t n, std::int64_t columns) {
     // Half of L1 for a block.
     const std::int64_t block =
         std::max<std::int64_t>(16, first_cache() / 2 / (16 * P * static_cast<std::int64_t>(sizeof(float))) / 4 * 4);
@@ -264,7 +221,7 @@ class PanelProduct {
   }
 
   template <int P, int Columns>
-  [[RLALGO_AVX512]] void tile(const float* x, std::int64_t n, std::int64_t c, std::int64_t j, std::int64_t k) {
+  void tile(const float* x, std::int64_t n, std::int64_t c, std::int64_t j, std::int64_t k) {
     // In lines · 16 · sixteens: what this tile has to fetch for its share of the next strip, and what one line a step brings.
     const std::int64_t line = 16 * panels_.sixteens(), once = k / 4 * line;
     due_ += P * Columns * k;
@@ -281,7 +238,7 @@ class PanelProduct {
   }
 
   template <int Rows>
-  [[RLALGO_AVX512]] void rows_left(std::int64_t n, std::int64_t columns) {
+  void rows_left(std::int64_t n, std::int64_t columns) {
     if (left_ == Rows) {
       const auto multiply = [&]<bool Fetches>() {
         row_tile<Rows, Fetches>(a_.x + rows_ * a_.ldx, a_.ldx, w(n), columns, a_.k,
@@ -302,8 +259,8 @@ class PanelProduct {
   alignas(cache_line) float sums_[strip_rows * widest_panel];
 };
 
-#undef RLALGO_AVX512
+inline void linear_by_panels(const LinearArgs& a) { PanelProduct(a).run(); }
 
-}  // namespace rlalgo::cpu::avx512
+}  // namespace rlalgo::cpu::RLALGO_CPU_SET
 
 #endif
