@@ -12,7 +12,7 @@
 //   Tile::largest_block    of k
 //   Tile::rows             of x in a tile, at most
 //   Tile::multiply<Columns, Rows, Lines>(x, ldx, w, ldw, k, y, ldy, add, ahead)
-//                          y[i, n] (+)= Σ_j x[i, j] w[n, j]: `Rows` (2 or more) rows of x, `Columns` (1 or 4) rows of W; at
+//                          y[i, n] (+)= Σ_j x[i, j] w[n, j]: `Rows` (2 or more; also 1 where Tile::rows is 2) rows of x, `Columns` (1 or 4) rows of W; at
 //                          each step of columns_of_k it prefetches `Lines` (0, 1, 2 or 4) cache lines, from `ahead` on
 //   Tile::multiply_row<Columns>(x, w, ldw, k, y, add)
 //                          the same sums for one row of x and 1, 4 or 8 rows of W, in the order of memory
@@ -134,7 +134,7 @@ class LinearStrips {
         default:
           return multiply.template operator()<4>();
       }
-    } else if constexpr (Rows > 2) {
+    } else if constexpr (Rows > std::min(2, Tile::rows - 1)) {  // of tiles of at most two, one may be left
       tile<Columns, Rows - 1>(rows, lines, x, w, k, y, add, ahead);
     }
   }

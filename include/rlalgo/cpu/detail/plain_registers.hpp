@@ -1,6 +1,6 @@
-// Registers in C++ alone, for any machine: fours of floats (GNU's vectors, which every processor has, or a compiler makes).
-// The operations are those that every set of registers has
-// (instruction_set.hpp), and these say what they do: with RLALGO_CPU_FUSED 1 the vector ones do the same, to the bit.
+// Registers in C++ alone, for any machine: fours of floats, in the vector types of GNU compilers, which make them of single floats where a
+// processor has none. The operations are those that every set of registers has (instruction_set.hpp), and these say what they do: with
+// RLALGO_CPU_FUSED 1 the vector ones do the same, to the bit.
 //
 // RLALGO_CPU_LANES is the number of floats, 8 or 16. RLALGO_CPU_FUSED 1: fma() adds a product that is not rounded, which is slow where the
 // processor has no instruction for it; 0: it is rounded first.
@@ -22,7 +22,7 @@
 //   keep(some, x)               the others 0
 //   nearest(x)                  whole numbers, of two as near the even one
 //   scaled_above(x, limit, p, n)
-//                               p · 2ⁿ of whole n from −126 to 127 where x is above the limit or NaN, else 0
+//                               p · 2ⁿ of whole n from −126 to 128 where x is above the limit or NaN, else 0; 2¹²⁸ is infinite in eight lanes
 //   sum(x), largest(x)          over the lanes, always in one order
 //   store_sums<Columns, Rows>(sums, y, ldy, adds)
 //                               y[i·ldy + n] (+)= the lanes of sums[i][n], always in one order; Columns is 1 or a multiple of 4
@@ -171,7 +171,7 @@ RLALGO_CPU_OPERATION Floats scaled_above(const Floats& x, float limit, const Flo
   return each([&](std::int64_t i) {
     if (x.lane(i) <= limit) return 0.0f;
     const std::int32_t power = x.lane(i) > limit ? static_cast<std::int32_t>(n.lane(i)) : 0;  // NaN is no whole number
-    return p.lane(i) * std::bit_cast<float>((power + 127) << 23);
+    return count == 16 ? std::ldexp(p.lane(i), power) : p.lane(i) * std::bit_cast<float>((power + 127) << 23);
   });
 }
 
