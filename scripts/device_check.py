@@ -281,6 +281,21 @@ def dpo_lora(c):
     return six_steps(c, "dpo", 1e-4, adapter="lora", lora_r=8, lora_alpha=16, lora_dropout=0.1, lora_target_linear=True)
 
 
+@part(90)
+def training_with_kernels(c):
+    """Steps with all kernels, and with attention in one call alone, against the CPU's losses."""
+    if c.device == "cpu":
+        raise NotRun("a GPU is needed")
+    out = {}
+    for used in ("flash_attention", "all"):
+        os.environ["RLALGO_CUDA_KERNELS"] = used
+        try:
+            out[used] = {"dpo": six_steps(c, "dpo", 3e-2, bf16=True), "grpo": six_steps(c, "grpo", 3e-2, bf16=True, max_steps=1)}
+        finally:
+            del os.environ["RLALGO_CUDA_KERNELS"]
+    return out
+
+
 @part(60)
 def kto_and_relatives(c):
     out = {}

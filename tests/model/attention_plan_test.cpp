@@ -82,3 +82,29 @@ TEST_CASE("segments that are no forest are refused") {
   loose.ids.push_back(1);
   CHECK(rlalgo::support::raised_by([&] { (void)model::plan_attention(loose); }).substr(0, 8) == "model.16");
 }
+
+TEST_CASE(
+    "a segment with all that it sees: runs of keys in the order of positions, through a window the last of them") {
+  // 0 ── 1 (from 4 on) ── 2 (from 6 on);  0 ── 3
+  const std::vector<Segment> segments = {{0, 10, -1, 0}, {10, 13, 0, 4}, {13, 15, 1, 6}, {15, 16, 0, 10}};
+  const auto runs = [&](std::int64_t window) {
+    std::vector<std::vector<std::int64_t>> out;
+    for (const auto& whole : model::plan_attention(tree_of(segments), window).whole) {
+      auto& one = out.emplace_back();
+      std::int64_t keys = 0;
+      for (const auto& run : whole.runs) {
+        one.push_back(run.begin);
+        one.push_back(run.end);
+        keys += run.end - run.begin;
+      }
+      CHECK(keys == whole.keys);
+      CHECK(whole.runs.back().end == whole.end);
+    }
+    return out;
+  };
+  CHECK(runs(0) ==
+        std::vector<std::vector<std::int64_t>>{{0, 10}, {0, 4, 10, 13}, {0, 4, 10, 12, 13, 15}, {0, 10, 15, 16}});
+  // The first token of a segment sees one before it.
+  CHECK(runs(2) == std::vector<std::vector<std::int64_t>>{{0, 10}, {3, 4, 10, 13}, {11, 12, 13, 15}, {9, 10, 15, 16}});
+  CHECK(runs(1) == std::vector<std::vector<std::int64_t>>{{0, 10}, {10, 13}, {13, 15}, {15, 16}});
+}

@@ -1,11 +1,15 @@
 // Kernels here run on the host (support/host_kernels.cpp): the same operations as ATen's, with them and without.
 #include <rlalgo/model/cuda_operations.hpp>
 
+#include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include <ATen/ATen.h>
 
 #include <support/catch.hpp>
+#include <support/forests.hpp>
+#include <support/plain_varlen.hpp>
 
 using namespace rlalgo;
 
@@ -101,6 +105,68 @@ TEST_CASE("rows are added in their order: the bits of ATen on the CPU in float32
   const auto before = none.clone();
   kernels().add_rows(none, at::empty({0}, at::kLong), at::empty({0, 9}));
   CHECK(none.equal(before));
+}
+
+TEST_CASE("attention in one call over the chains of all segments is that piece by piece, with its gradients") {
+  const support::PlainVarlen varlen;
+  for (const bool kernel_sums : {true, false}) {
+    cuda::use(cuda::Kernel::segment_sum, kernel_sums);
+    const tensor::OwnKernels host{.table = cuda::compiled(), .device = at::kCPU, .varlen = &varlen};
+    const model::CudaOperations whole(host);
+    for (const auto& segments : support::forests)
+      for (const std::int64_t window : {0, 1, 4, 7, 100})
+        for (const auto& [heads, kv] : {std::pair<std::int64_t, std::int64_t>{4, 2}, {3, 1}, {2, 2}})
+          for (const double scale : {0.0, 0.7}) {
+            const auto tree = support::tree_of(segments);
+            CAPTURE(segments.size(), tree.tokens(), window, heads, kv, scale, kernel_sums);
+            auto pieces = aten.lay_out(model::plan_attention(tree, window), at::kCPU),
+                 once = whole.lay_out(model::plan_attention(tree, window), at::kCPU);
+            pieces.scale = once.scale = scale;
+            const auto q = at::randn({tree.tokens(), heads, 8}), k = at::randn({tree.tokens(), kv, 8}),
+                       v = at::randn({tree.tokens(), kv, 8}), grad = at::randn({tree.tokens(), heads, 8});
+            const auto a = aten.attention(q, k, v, pieces), b = whole.attention(q, k, v, once);
+            CHECK(agree(b.value, a.value));
+            CHECK(agree(b.log_sum, a.log_sum));
+            const auto ga = aten.attention_backward(grad, q, k, v, a, pieces),
+                       gb = whole.attention_backward(grad, q, k, v, b, once);
+            for (const auto member :
+                 {&model::AttentionGradient::q, &model::AttentionGradient::k, &model::AttentionGradient::v})
+              CHECK((gb.*member).allclose(ga.*member, 1e-4, 1e-4));
+          }
+  }
+  cuda::use(cuda::Kernel::segment_sum, true);
+}
+
+TEST_CASE("attention goes piece by piece where one call cannot do it") {
+  struct Refuses final : tensor::VarlenAttention {
+    bool takes(const at::Tensor& q) const override { return q.scalar_type() == at::kBFloat16; }
+    tensor::VarlenOutput forward(const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                                 const tensor::VarlenSequences&) const override {
+      throw std::runtime_error("called");
+    }
+    tensor::VarlenGradient backward(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                                    const tensor::VarlenOutput&, const tensor::VarlenSequences&) const override {
+      throw std::runtime_error("called");
+    }
+  };
+  const Refuses varlen;
+  const tensor::OwnKernels host{.table = cuda::compiled(), .device = at::kCPU, .varlen = &varlen};
+  const model::CudaOperations operations(host);
+  const auto tree = support::tree_of(support::forests[4]);
+  const auto q = at::randn({tree.tokens(), 2, 8});
+  auto layout = operations.lay_out(model::plan_attention(tree), at::kCPU);
+  CHECK(operations.attention(q, q, q, layout).value.equal(aten.attention(q, q, q, layout).value));  // another dtype
+  layout.cap = 5.0;
+  const auto narrow = q.to(at::kBFloat16);
+  CHECK(agree(operations.attention(narrow, narrow, narrow, layout).value,
+              aten.attention(narrow, narrow, narrow, layout).value));
+  layout.cap = 0.0;
+  CHECK_THROWS(operations.attention(narrow, narrow, narrow, layout));
+  cuda::use(cuda::Kernel::flash_attention, false);
+  CHECK_NOTHROW(operations.attention(narrow, narrow, narrow, layout));
+  CHECK(operations.lay_out(model::plan_attention(tree), at::kCPU).tensors.size() ==
+        aten.lay_out(model::plan_attention(tree), at::kCPU).tensors.size());
+  cuda::use(cuda::Kernel::flash_attention, true);
 }
 
 TEST_CASE("a kernel that is switched off leaves its operation to ATen") {

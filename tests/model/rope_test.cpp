@@ -44,3 +44,24 @@ TEST_CASE("a table has one row per position, and lies where it is wanted") {
   CHECK(far.sine.is_meta());
   CHECK(far.sine.sizes() == table.sine.sizes());
 }
+
+TEST_CASE("angles that a device multiplies are those of the host, to the bit") {
+  const auto inv = model::rope_frequencies({.theta = 1e4}, 16);
+  const std::vector<std::int64_t> positions = {0, 1, 77, 4095, 131071};
+  const model::RopeConfig rope{.attention_factor = 1.5, .interleaved = true};
+  const auto expected = model::rope_table(inv, positions, rope);
+  tensor::HostBlock block(inv.options());
+  const auto here = model::rope_angles(inv, positions, block);
+  block.send();
+  CHECK(model::rope_table(here, rope).cosine.equal(expected.cosine));
+  std::vector<float> each(positions.begin(), positions.end());
+  const model::RopeAngles apart{at::tensor(each).unsqueeze(1), inv.unsqueeze(0)};  // as on another device
+  CHECK(model::rope_table(apart, rope).cosine.equal(expected.cosine));
+  CHECK(model::rope_table(apart, rope).sine.equal(expected.sine));
+  CHECK(model::rope_table(apart, rope).interleaved);
+  tensor::HostBlock nowhere(inv.options().device(at::kMeta));
+  const auto meta = model::rope_angles(inv, positions, nowhere);
+  nowhere.send();
+  CHECK(model::rope_table(meta, rope).sine.sizes() == expected.sine.sizes());
+  CHECK(model::rope_table(meta, rope).sine.is_meta());
+}

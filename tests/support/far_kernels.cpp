@@ -3,8 +3,11 @@
 #include <stdexcept>
 #include <utility>
 
+#include <ATen/ATen.h>
+
 #include "far_device.hpp"
 #include "host_kernels.hpp"
+#include "plain_varlen.hpp"
 
 namespace rlalgo::support::far {
 
@@ -25,6 +28,50 @@ struct Far<Launcher> {
 };
 template <auto Launcher>
 constexpr auto far = &Far<Launcher>::launch;
+
+// One launch, by the host's operators while it may reach the memory.
+class FarVarlen final : public tensor::VarlenAttention {
+ public:
+  [[nodiscard]] bool takes(const at::Tensor& q) const override { return plain_.takes(q); }
+  [[nodiscard]] tensor::VarlenOutput forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                             const tensor::VarlenSequences& s) const override {
+    const tensor::VarlenOutput out{at::empty_like(q),
+                                   q.new_empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat))};
+    run_kernel([&] {
+      const auto found = plain_.forward(here(q), here(k), here(v), here(s));
+      here(out.value).copy_(found.value);
+      here(out.log_sum).copy_(found.log_sum);
+    });
+    count_kernels(1);
+    return out;
+  }
+  [[nodiscard]] tensor::VarlenGradient backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k,
+                                                const at::Tensor& v, const tensor::VarlenOutput& out,
+                                                const tensor::VarlenSequences& s) const override {
+    const tensor::VarlenGradient g{at::empty_like(q), at::empty_like(k), at::empty_like(v)};
+    run_kernel([&] {
+      const auto found =
+          plain_.backward(here(grad), here(q), here(k), here(v), {here(out.value), here(out.log_sum)}, here(s));
+      here(g.q).copy_(found.q);
+      here(g.k).copy_(found.k);
+      here(g.v).copy_(found.v);
+    });
+    count_kernels(1);
+    return g;
+  }
+
+ private:
+  static at::Tensor here(const at::Tensor& x) {
+    TORCH_CHECK(x.is_contiguous(), "a kernel is given memory with gaps");
+    return at::from_blob(const_cast<void*>(x.const_data_ptr()), x.sizes(), at::TensorOptions().dtype(x.scalar_type()));
+  }
+  static tensor::VarlenSequences here(tensor::VarlenSequences s) {
+    s.query_ends = here(s.query_ends);
+    s.key_ends = here(s.key_ends);
+    return s;
+  }
+  support::PlainVarlen plain_;
+};
 
 int begin(cuda::Stream) {
   begin_graph();
@@ -62,7 +109,8 @@ tensor::OwnKernels kernels() {
                        .graph_end = end,
                        .graph_replay = replay_graph,
                        .graph_free = free_graph};
-  return {.table = &table, .device = device().type()};
+  static const FarVarlen varlen;
+  return {.table = &table, .device = device().type(), .varlen = &varlen};
 }
 
 WithKernels::WithKernels() : before_(std::exchange(tensor::own_kernels(), kernels())) {}

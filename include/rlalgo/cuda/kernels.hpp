@@ -277,10 +277,10 @@ struct Kernels {
   return table;
 }
 
-// What can be switched off, by itself; a name is one kernel and its gradient.
-enum class Kernel { rms_norm, rotate, gated, segment_sum, decode_attention, log_prob, draw };
-inline constexpr std::array<std::string_view, 7> kernel_names{"rms_norm",         "rotate",   "gated", "segment_sum",
-                                                              "decode_attention", "log_prob", "draw"};
+// What can be switched off, by itself; a name is one kernel and its gradient. flash_attention is LibTorch's, and in no table.
+enum class Kernel { rms_norm, rotate, gated, segment_sum, decode_attention, log_prob, draw, flash_attention };
+inline constexpr std::array<std::string_view, 8> kernel_names{
+    "rms_norm", "rotate", "gated", "segment_sum", "decode_attention", "log_prob", "draw", "flash_attention"};
 
 namespace detail {
 inline std::array<bool, kernel_names.size()>& switched_off() {

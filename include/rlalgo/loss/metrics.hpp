@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <rlalgo/core/metrics.hpp>
-#include <rlalgo/tensor/functions.hpp>
+#include <rlalgo/tensor/reading.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::loss {
@@ -53,16 +53,22 @@ class Metrics {
     calls_.push_back({.part = std::make_shared<const std::vector<Call>>(other.calls_)});
   }
 
-  // Adds everything to `total`: at most one transfer from the device.
+  // Has the numbers that lie on devices read with others': reading.fetch() comes between this and read_into(). No call after it is known.
+  void add_to(tensor::Reading& reading) {
+    far_.clear();
+    collect(calls_, far_);
+    for (Tensor& number : far_) reading.add(number);
+  }
+  // Adds everything to `total`: at most one transfer from each device, and none after add_to().
   void read_into(core::Metrics& total) const {
-    std::vector<Tensor> far;
-    collect(calls_, far);
-    std::vector<double> numbers;
-    if (!far.empty()) {
-      const Tensor fetched = tensor::stack(far).to(at::Device(at::kCPU), at::kDouble);
-      numbers.assign(fetched.const_data_ptr<double>(), fetched.const_data_ptr<double>() + fetched.numel());
+    std::vector<Tensor> far = far_;
+    if (far.empty()) {
+      tensor::Reading reading;
+      collect(calls_, far);
+      for (Tensor& number : far) reading.add(number);
+      reading.fetch();
     }
-    const double* next = numbers.data();
+    const Tensor* next = far.data();
     add(calls_, next, total);
   }
   [[nodiscard]] core::Metrics read() const {
@@ -89,16 +95,15 @@ class Metrics {
     for (const Call& call : calls) {
       if (call.part) collect(*call.part, far);
       for (const Number* number : {&call.value, &call.weight, &call.given})
-        if (number->tensor_.defined() && !number->tensor_.is_cpu())
-          far.push_back(number->tensor_.reshape({}).to(at::kDouble));
+        if (number->tensor_.defined() && !number->tensor_.is_cpu()) far.push_back(number->tensor_);
     }
   }
 
   // `next`: the numbers of collect(), in its order.
-  static void add(const std::vector<Call>& calls, const double*& next, core::Metrics& total) {
+  static void add(const std::vector<Call>& calls, const Tensor*& next, core::Metrics& total) {
     const auto read = [&](const Number& number) {
       if (!number.tensor_.defined()) return number.value_;
-      return number.tensor_.is_cpu() ? number.tensor_.item<double>() : *next++;
+      return (number.tensor_.is_cpu() ? number.tensor_ : *next++).item<double>();
     };
     for (const Call& call : calls) {
       if (call.part) {
@@ -113,6 +118,7 @@ class Metrics {
   }
 
   std::vector<Call> calls_;
+  std::vector<Tensor> far_;  // of add_to()
 };
 
 }  // namespace rlalgo::loss

@@ -34,9 +34,20 @@ struct AttentionPlan {
     bool masked = false;  // query i sees key j of the piece if j > i + offset
     std::int64_t offset = 0;
   };
+  // A segment with all that it sees: its tokens are queries [begin, end), and causal from the end over these runs of keys, which are in the
+  // order of their positions and end with the segment itself. With a window keys that no query sees are left out.
+  struct Whole {
+    struct Run {
+      std::int64_t begin, end;
+    };
+    std::int64_t begin = 0, end = 0, keys = 0;
+    std::vector<Run> runs = {};
+  };
   std::int64_t tokens = 0;
+  std::int64_t window = 0;  // 0: none
   std::vector<Own> own;
   std::vector<Cross> cross;
+  std::vector<Whole> whole = {};  // the same cut by segments; empty of a part of a plan
 };
 
 namespace detail {

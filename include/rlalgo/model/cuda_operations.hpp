@@ -2,9 +2,15 @@
 // else. What a kernel computes is what operations.hpp says, and in float32 what ATen computes, to the rounding of sums.
 //
 // add_rows sums in the order of the rows, without atomics: equal inputs give equal bits.
+// attention is one call for all segments, each with the keys of all that it sees: keys that segments share are copied for each, and
+// their gradients summed in the order of the segments. Where there is no such call for the tensors (a cap, another dtype or width), or for
+// a part of a plan, it goes piece by piece.
 //
 // Shapes and dtypes: those of operations.hpp. Errors: those of tensor/cuda_kernels.hpp.
 #pragma once
+
+#include <cstdint>
+#include <utility>
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/model/aten_operations.hpp>
@@ -39,10 +45,32 @@ class CudaOperations : public AtenOperations {
   RLALGO_INLINE void gated_backward(Activation act, const Tensor& grad, const Tensor& gate,
                                     const Tensor& up) const override;
 
+  // What AtenOperations needs, and behind it, where attention in one call is there: ends of queries and of keys; and where segments see
+  // ancestors the tokens of the keys [K], sorted by token, with the order that sorts them.
+  [[nodiscard]] RLALGO_INLINE AttentionLayout lay_out(AttentionPlan plan, at::Device device) const override;
+  [[nodiscard]] RLALGO_INLINE AttentionOutput attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                                        const AttentionLayout& layout) const override;
+  [[nodiscard]] RLALGO_INLINE AttentionGradient attention_backward(const Tensor& grad, const Tensor& q, const Tensor& k,
+                                                                   const Tensor& v, const AttentionOutput& out,
+                                                                   const AttentionLayout& layout) const override;
+
  protected:
   [[nodiscard]] const tensor::OwnKernels& kernels() const { return *kernels_; }
 
  private:
+  // Keys of every segment with all of its chain, one segment behind the other.
+  struct Unrolled {
+    const tensor::VarlenAttention* attention = nullptr;  // null: piece by piece
+    tensor::VarlenSequences sequences = {};
+    Tensor tokens, sorted, order;  // [K]; undefined: keys are the tokens themselves
+
+    [[nodiscard]] Tensor keys(const Tensor& x) const { return tokens.defined() ? x.index_select(0, tokens) : x; }
+  };
+  [[nodiscard]] Unrolled unrolled(const Tensor& q, const AttentionLayout& layout) const;
+  // Rows of k and v [K, …] summed by their tokens.
+  [[nodiscard]] std::pair<Tensor, Tensor> summed(const Tensor& k, const Tensor& v, const Unrolled& by,
+                                                 std::int64_t tokens) const;
+
   const tensor::OwnKernels* kernels_;
 };
 

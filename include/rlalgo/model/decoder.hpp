@@ -35,6 +35,7 @@
 #include <rlalgo/model/weights.hpp>
 #include <rlalgo/tensor/custom_gradient.hpp>
 #include <rlalgo/tensor/functions.hpp>
+#include <rlalgo/tensor/host_block.hpp>
 #include <rlalgo/tensor/log_prob_head.hpp>
 
 namespace rlalgo::model {
@@ -148,11 +149,18 @@ class Decoder : public Policy {
   [[nodiscard]] Scores score_part(const TokenTree& tree, const ScoreOptions& options, const SharedTree* shared,
                                   const std::shared_ptr<RouterLoad>& load = {});
 
+  // What the head needs of a tree, on the device of the pass.
+  struct Targets {
+    Tensor ids;                    // [N]
+    Tensor inverse_temperature{};  // [N] where temperatures differ between targets and divide the states
+  };
+  [[nodiscard]] Targets targets_of(const TokenTree& tree, const ScoreOptions& options, tensor::HostBlock& block) const;
+
   // The mean logit is a dot product with the mean row of the head. log Σ p² is 2·log p − log p', p' being the
   // distribution at half the temperature: both are log-probs of the same targets.
-  void add_statistics(const Tensor& hidden, const TokenTree& tree, const ScoreOptions& options, Scores& scores);
+  void add_statistics(const Tensor& hidden, const Targets& targets, const ScoreOptions& options, Scores& scores);
 
-  [[nodiscard]] tensor::LogProbs score_targets(const Tensor& hidden, const TokenTree& tree,
+  [[nodiscard]] tensor::LogProbs score_targets(const Tensor& hidden, const TokenTree& tree, const Targets& targets,
                                                const ScoreOptions& options);
 
   // [N, V] of states [N, H], scaled and capped.
@@ -162,11 +170,6 @@ class Decoder : public Policy {
   [[nodiscard]] Tensor mean_logits(const Tensor& hidden) const;
   // score() of the tree with the last token of every row, and how evenly experts are used.
   [[nodiscard]] Scores score_balanced(const TokenTree& tree, const ScoreOptions& options);
-
-  // States [N, H] whose products with the head are logits at each target's own temperature.
-  [[nodiscard]] static Tensor tempered(const Tensor& hidden, const TokenTree& tree, double temperature);
-
-  [[nodiscard]] static Tensor index_tensor(const std::vector<std::int64_t>& values, at::Device device);
 
   // The configuration with lm_head as a tensor of its own, to be visited as well.
   [[nodiscard]] DecoderConfig untied() const;
@@ -208,6 +211,7 @@ class Decoder : public Policy {
     const SharedTree* shared = nullptr;  // the tree is its part
     std::shared_ptr<RouterLoad> load = {};
     std::shared_ptr<RouterReplay> replay = {};
+    tensor::HostBlock* block = nullptr;  // DecoderPass::Settings::block
   };
 
   // Hidden states at each depth, [T, H] or as `rows` and `spread` say.

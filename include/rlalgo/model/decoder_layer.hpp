@@ -12,11 +12,14 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
+#include <optional>
 #include <utility>
 
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/experts.hpp>
 #include <rlalgo/model/gated_delta.hpp>
+#include <rlalgo/model/joined_maps.hpp>
 #include <rlalgo/model/linear.hpp>
 #include <rlalgo/model/operations.hpp>
 #include <rlalgo/model/ring_attention.hpp>
@@ -104,6 +107,11 @@ struct Projections {
   Tensor gate = {};  // [T, n·D], where the layer has an output gate
 };
 
+// The maps as one product, where their weights lie together. Not on the CPU, where each is multiplied by itself.
+[[nodiscard]] inline std::optional<JoinedMaps> joined(const Tensor& x, std::initializer_list<const Linear*> maps) {
+  return x.is_cpu() ? std::nullopt : JoinedMaps::of(maps);
+}
+
 // Columns [first, first + count) of y, in memory of their own.
 [[nodiscard]] inline Tensor columns(const Tensor& y, std::int64_t first, std::int64_t count) {
   return y.narrow(1, first, count).contiguous();
@@ -135,6 +143,9 @@ template <class Input>
   if (context.spec.fused_qkv)
     return linear_backward(w.qkv_proj, tensor::concatenate({grad.q, grad.k, grad.v}, 1),
                            wants_input(w.qkv_proj) ? x() : Tensor(), {}, drop);
+  if (!context.spec.output_gate)
+    if (const auto all = joined(grad.q, {&w.q_proj, &w.k_proj, &w.v_proj}))
+      return all->backward(tensor::concatenate({grad.q, grad.k, grad.v}, 1), wants_input(w.q_proj) ? x() : Tensor());
   const Tensor input = wants_input(w.q_proj) || wants_input(w.k_proj) || wants_input(w.v_proj) ? x() : Tensor();
   Tensor grad_q = grad.q;
   if (context.spec.output_gate) {
@@ -149,11 +160,16 @@ template <class Input>
 }
 
 struct GateUp {
-  Tensor gate, up;  // [S, I]
+  Tensor gate, up;  // [S, I]; contiguous, or the halves of one [S, 2I]
 };
 
 [[nodiscard]] inline GateUp gate_up(const LayerContext& context, const LayerWeights& w, const Tensor& x,
                                     const DropoutDraw& drop) {
+  if (const auto all = context.spec.fused_gate_up ? std::nullopt : joined(x, {&w.gate_proj, &w.up_proj})) {
+    const Tensor y = all->forward(x);  // [S, 2I]
+    const std::int64_t half = y.size(1) / 2;
+    return {y.narrow(1, 0, half), y.narrow(1, half, half)};
+  }
   if (!context.spec.fused_gate_up)
     return {linear(x, w.gate_proj, drop).contiguous(), linear(x, w.up_proj, drop).contiguous()};
   const Tensor y = linear(x, w.gate_up_proj, drop);
@@ -167,6 +183,9 @@ template <class Input>
   if (context.spec.fused_gate_up)
     return linear_backward(w.gate_up_proj, tensor::concatenate({grad.gate, grad.up}, 1),
                            wants_input(w.gate_up_proj) ? x() : Tensor(), {}, drop);
+  if (const Tensor both = side_by_side(grad.gate, grad.up); both.defined())
+    if (const auto all = joined(both, {&w.gate_proj, &w.up_proj}))
+      return all->backward(both, wants_input(w.gate_proj) ? x() : Tensor());
   const Tensor input = wants_input(w.gate_proj) || wants_input(w.up_proj) ? x() : Tensor();
   return linear_backward(w.gate_proj, grad.gate, input, linear_backward(w.up_proj, grad.up, input, {}, drop), drop);
 }
@@ -322,7 +341,7 @@ template <class Input>
     return detail::add_value(context, middle, value, w.mlp_output_norm, branch, branch_scale);
   }
   const auto [gate, up] = detail::gate_up(context, w, middle_normed.value, row_drop);
-  const Tensor active = tape != nullptr ? tensor::empty_like(gate) : gate;
+  const Tensor active = tape != nullptr || !gate.is_contiguous() ? tensor::empty_like(gate) : gate;
   ops.gated(context.spec.activation, gate, up, active);
   if (tape != nullptr) {
     tape->gate = gate;

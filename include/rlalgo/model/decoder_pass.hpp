@@ -33,6 +33,7 @@
 #include <rlalgo/model/token_tree.hpp>
 #include <rlalgo/model/weights.hpp>
 #include <rlalgo/tensor/functions.hpp>
+#include <rlalgo/tensor/host_block.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::model {
@@ -49,6 +50,7 @@ class DecoderPass {
     bool checkpointed = false;                  // …, which computes the layers again
     std::int64_t seat = 0;                      // of the weights, at the gate
     CheckpointPlace checkpoints = {};           // where their inputs lie until then
+    tensor::HostBlock* block = nullptr;         // of forward(), which adds to it and sends it; null: its own
   };
 
   // Holds handles to the weights: a backward pass may outlive the decoder. `frequencies`: rope_frequencies() of each rotation.
@@ -70,7 +72,7 @@ class DecoderPass {
   // What layers of equal attention share: their window, and scale and cap of scores.
   using AttentionKind = std::tuple<std::int64_t, double, double>;
   // Before a layer of that kind.
-  void lay_out(AttentionKind kind, const TokenTree& tree, const SharedTree* shared);
+  void lay_out(AttentionKind kind, const TokenTree& tree, const SharedTree* shared, tensor::HostBlock& block);
   [[nodiscard]] std::int64_t deepest() const { return depths_.back(); }
   [[nodiscard]] AttentionKind kind(std::int64_t layer) const {
     const LayerSpec& spec = config_.spec(layer);

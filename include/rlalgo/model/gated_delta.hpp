@@ -72,6 +72,21 @@ struct DeltaLayout {
   Tensor windows;  // [A·(κ − 1)] as `before`
 };
 
+// visit(tensor) for those that there are.
+template <class Visit>
+void visit_indices(DeltaLayout& layout, Visit&& visit) {
+  const auto one = [&](Tensor& index) {
+    if (index.defined()) visit(index);
+  };
+  for (auto& of : layout.classes) one(of.tokens);
+  for (auto& depth : layout.depths) {
+    for (auto& batch : depth.batches) one(batch.before);
+    one(depth.kept);
+  }
+  for (Tensor& back : layout.before) one(back);
+  for (Tensor* index : {&layout.places, &layout.asked, &layout.windows}) one(*index);
+}
+
 // `asked`: tokens behind which window and state are wanted. `initial`: how many states are given.
 [[nodiscard]] DeltaLayout lay_out_delta(const std::vector<DeltaRun>& runs, std::int64_t tokens, std::int64_t kernel,
                                         const std::vector<std::int64_t>& asked, std::int64_t initial,

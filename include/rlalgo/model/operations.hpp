@@ -96,7 +96,7 @@ class Operations {
   // Rotates x [T, heads, D] in place; the table has R/2 columns.
   virtual void rotate(Tensor& x, const RopeTable& table, Rotation rotation) const = 0;
 
-  // out [...] as gate and up, all contiguous; out may be gate.
+  // out [...] as gate and up, all contiguous, or gate and up the halves of one [S, 2I]; out may be gate.
   virtual void gated(Activation act, const Tensor& gate, const Tensor& up, const Tensor& out) const = 0;
   // Puts ∂g in the place of gate and ∂u in that of up.
   virtual void gated_backward(Activation act, const Tensor& grad, const Tensor& gate, const Tensor& up) const = 0;

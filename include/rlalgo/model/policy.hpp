@@ -16,6 +16,7 @@
 #include <rlalgo/model/context_sharing.hpp>
 #include <rlalgo/model/layer_gate.hpp>
 #include <rlalgo/model/token_tree.hpp>
+#include <rlalgo/tensor/host_block.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::model {
@@ -39,6 +40,8 @@ struct ScoreOptions {
   // Numbers that metrics and weights of preference losses read, where the model can compute them.
   bool token_statistics = false;  // mean_logit and greedy
   bool collision = false;
+  // Not sent yet, or null: what the pass needs of the host may be added to it, if it is for the device of the pass, which then sends it.
+  tensor::HostBlock* block = nullptr;
 };
 
 struct Scores {

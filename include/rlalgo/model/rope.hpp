@@ -10,7 +10,7 @@
 //   longrope (Ding et al., arXiv 2402.13753) inv_i/short_i, or inv_i/long_i where the longest sequence of the pass is longer
 //            than O; cos and sin times attention_factor
 // D is the width that is rotated, of every head the first elements.
-// Angles are computed in float32, as transformers does, on the host; the table is moved to its device.
+// Angles are computed in float32, as transformers does: for a pass on its device, of positions and inv.
 #pragma once
 
 #include <algorithm>
@@ -23,6 +23,7 @@
 
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/tensor/functions.hpp>
+#include <rlalgo/tensor/host_block.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::model {
@@ -104,8 +105,15 @@ inline void rescale_yarn(const RopeConfig& rope, std::int64_t head_dim, Tensor& 
   return inverse;
 }
 
-[[nodiscard]] inline RopeTable rope_table(const Tensor& frequencies, std::span<const std::int64_t> positions,
-                                          const RopeConfig& rope = {}, at::Device device = at::kCPU) {
+// What the angles of a pass are made of, on its device once the block is sent; on the CPU the angles themselves.
+struct RopeAngles {
+  Tensor positions = {}, inverse = {};  // [T, 1], [1, D/2] float32
+  Tensor whole = {};                    // [T, D/2]
+};
+
+namespace detail {
+
+[[nodiscard]] inline Tensor angles_here(const Tensor& frequencies, std::span<const std::int64_t> positions) {
   Tensor angles =
       tensor::empty({static_cast<std::int64_t>(positions.size()), frequencies.size(0)}, frequencies.options());
   const float* inv = frequencies.const_data_ptr<float>();
@@ -115,11 +123,36 @@ inline void rescale_yarn(const RopeConfig& rope, std::int64_t head_dim, Tensor& 
     for (std::int64_t i = 0; i < half; ++i) out[i] = static_cast<float>(position) * inv[i];
     out += half;
   }
-  RopeTable table{angles.cos(), angles.sin()};
+  return angles;
+}
+
+[[nodiscard]] inline RopeTable table_of(const Tensor& angles, const RopeConfig& rope) {
+  RopeTable table{angles.cos(), angles.sin(), rope.interleaved};
   if (rope.attention_factor != 1.0) {
     table.cosine.mul_(rope.attention_factor);
     table.sine.mul_(rope.attention_factor);
   }
+  return table;
+}
+
+}  // namespace detail
+
+[[nodiscard]] inline RopeAngles rope_angles(const Tensor& frequencies, std::span<const std::int64_t> positions,
+                                            tensor::HostBlock& block) {
+  if (block.device().is_cpu()) return {.whole = detail::angles_here(frequencies, positions)};
+  std::vector<float> each(positions.begin(), positions.end());
+  return {block.add(tensor::from_values(each, at::TensorOptions().dtype(at::kFloat)).unsqueeze(1)),
+          block.add(frequencies.unsqueeze(0))};
+}
+
+// Of angles whose block is sent.
+[[nodiscard]] inline RopeTable rope_table(const RopeAngles& angles, const RopeConfig& rope) {
+  return detail::table_of(angles.whole.defined() ? angles.whole : angles.positions.mul(angles.inverse), rope);
+}
+
+[[nodiscard]] inline RopeTable rope_table(const Tensor& frequencies, std::span<const std::int64_t> positions,
+                                          const RopeConfig& rope = {}, at::Device device = at::kCPU) {
+  const RopeTable table = detail::table_of(detail::angles_here(frequencies, positions), rope);
   return {table.cosine.to(device), table.sine.to(device), rope.interleaved};
 }
 

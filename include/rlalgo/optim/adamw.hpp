@@ -5,7 +5,8 @@
 //
 // Source: Loshchilov & Hutter, "Decoupled Weight Decay Regularization", arXiv 1711.05101, algorithm 2. The update is
 // ATen's fused kernel, which torch.optim.AdamW(fused=True) runs (`adamw_torch_fused`); bfloat16 weights with masters have one of
-// our own where there are sixteen lanes (cpu/lanes.hpp), whose bits are the same. λ applies where
+// our own where there are sixteen lanes (cpu/lanes.hpp), whose bits are the same. On another device than the CPU all parameters are updated by
+// a few calls with lists, those with masters in pieces, whose gradients in float32 share memory. λ applies where
 // model::Parameter::weight_decay is set. p is the master of a parameter (master_weight.hpp): float32 where the model
 // computes in bfloat16. Moments have its dtype and shape; a parameter without gradient in a step is left alone and its
 // t does not advance. Element-wise, so neither threads nor order can change a bit.
@@ -13,6 +14,7 @@
 // Errors: [rlalgo.optim.1] a checkpoint's state does not fit the parameters; [.4] a parameter that is not contiguous.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -22,6 +24,7 @@
 
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/optim/concept.hpp>
+#include <rlalgo/optim/device_clip.hpp>
 #include <rlalgo/optim/master_weight.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -32,18 +35,24 @@ struct AdamWConfig {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.0;
+  std::int64_t elements_at_once = std::int64_t{1}
+                                  << 25U;  // on a device, of weights with masters: 128 MB of gradients in float32
 };
 
 class AdamW {
  public:
   using Config = AdamWConfig;
-  static constexpr Hooks hooks{.set_momentum = true};
+  static constexpr Hooks hooks{.set_momentum = true, .clips_on_device = true};
 
   // Parameters that do not require grad are not trained and have no state.
   explicit AdamW(std::vector<model::Parameter> parameters, AdamWConfig config = {});
 
   // One update with this learning rate, from the gradients in place.
   void step(double learning_rate);
+
+  // Where all parameters lie on one device that is not the CPU.
+  [[nodiscard]] bool clips_on_device() const;
+  void step(double learning_rate, const DeviceClip& clip);
 
   // β₁ from the next update on.
   void set_momentum(double beta1) { config_.beta1 = beta1; }
@@ -64,8 +73,15 @@ class AdamW {
     Tensor exp_avg, exp_avg_sq;  // like the master
     Tensor updates;              // [] float32: t
   };
+  // Of one dtype and device.
+  struct UpdateList {
+    std::vector<Tensor> values, gradients, exp_avgs, exp_avg_sqs, updates;
+  };
 
   void update(double learning_rate, bool decayed);
+  // The same of parameters on another device than the CPU, by lists. `clip` may be null.
+  void update_on_device(double learning_rate, bool decayed, const DeviceClip* clip);
+  void update_list(const UpdateList& list, double learning_rate, bool decayed, const DeviceClip* clip) const;
 
   AdamWConfig config_;
   std::vector<Entry> entries_;

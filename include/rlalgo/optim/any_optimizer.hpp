@@ -2,7 +2,8 @@
 //
 //   AnyOptimizer::Config config = AnyOptimizer::of<AdamW8bit>({.adam = {.weight_decay = 0.1}});
 //
-// Schedules may move a momentum (optim/concept.hpp), so what is behind it has one.
+// Schedules may move a momentum (optim/concept.hpp), so what is behind it has one. Errors: [rlalgo.optim.9] step() with a clip, of an
+// optimizer that cannot.
 #pragma once
 
 #include <concepts>
@@ -13,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <rlalgo/core/error.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/optim/adamw.hpp>
 #include <rlalgo/optim/concept.hpp>
@@ -27,6 +29,8 @@ class AnyOptimizer {
     Held& operator=(const Held&) = delete;
     virtual ~Held() = default;
     virtual void step(double learning_rate) = 0;
+    [[nodiscard]] virtual bool clips_on_device() const = 0;
+    virtual void step(double learning_rate, const DeviceClip& clip) = 0;
     virtual void set_momentum(double beta1) = 0;
     virtual void zero_grad() = 0;
     [[nodiscard]] virtual std::vector<std::pair<std::string, Tensor>> state() const = 0;
@@ -38,6 +42,18 @@ class AnyOptimizer {
     Holder(std::vector<model::Parameter> parameters, typename O::Config config)
         : optimizer(std::move(parameters), std::move(config)) {}
     void step(double learning_rate) override { optimizer.step(learning_rate); }
+    [[nodiscard]] bool clips_on_device() const override {
+      if constexpr (hooks_of<O>().clips_on_device) return optimizer.clips_on_device();
+      return false;
+    }
+    void step(double learning_rate, const DeviceClip& clip) override {
+      if constexpr (hooks_of<O>().clips_on_device)
+        optimizer.step(learning_rate, clip);
+      else
+        core::raise("optim", 9,
+                    {.what = "this optimizer cannot clip on a device",
+                     .remedy = "ask clips_on_device(), and give it gradients that are clipped"});
+    }
     void set_momentum(double beta1) override { optimizer.set_momentum(beta1); }
     void zero_grad() override { optimizer.zero_grad(); }
     [[nodiscard]] std::vector<std::pair<std::string, Tensor>> state() const override { return optimizer.state(); }
@@ -46,7 +62,7 @@ class AnyOptimizer {
   };
 
  public:
-  static constexpr Hooks hooks{.set_momentum = true};
+  static constexpr Hooks hooks{.set_momentum = true, .clips_on_device = true};
   // Which optimizer, and how it is set.
   class Config {
    public:
@@ -71,6 +87,8 @@ class AnyOptimizer {
       : held_(config.make_(std::move(parameters))) {}
 
   void step(double learning_rate) { held_->step(learning_rate); }
+  [[nodiscard]] bool clips_on_device() const { return held_->clips_on_device(); }
+  void step(double learning_rate, const DeviceClip& clip) { held_->step(learning_rate, clip); }
   void set_momentum(double beta1) { held_->set_momentum(beta1); }
   void zero_grad() { held_->zero_grad(); }
   [[nodiscard]] std::vector<std::pair<std::string, Tensor>> state() const { return held_->state(); }

@@ -8,6 +8,10 @@
 // and, where it has one, of its momentum (Adam's β₁), which it declares (Hooks):
 //   o.set_momentum(β)   from the next update on; asked for by schedules that move it (one_cycle)
 //
+// or that the host need not know the norm of the gradients before an update (device_clip.hpp):
+//   o.clips_on_device() whether it can; then
+//   o.step(rate, clip)  the same update of gradients / clip.divisor, and none where clip.skip is 1
+//
 // It is constructed from all parameters of the policy and its Config; those that do not require a gradient have no
 // state. Equal gradients give equal bits, whatever the number of threads: a resumed run must repeat the one it resumes.
 #pragma once
@@ -20,6 +24,7 @@
 
 #include <rlalgo/core/hooks.hpp>
 #include <rlalgo/model/policy.hpp>
+#include <rlalgo/optim/device_clip.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::optim {
@@ -40,7 +45,8 @@ concept Optimizer = requires(O optimizer, const O constant, const std::map<std::
 struct Hooks {
   bool set_momentum = false;  // void set_momentum(double)
   bool needs_whole_parameters =
-      false;  // no member: its updates are of whole parameters, it does not serve for shards of them
+      false;                     // no member: its updates are of whole parameters, it does not serve for shards of them
+  bool clips_on_device = false;  // bool clips_on_device() const; void step(double, const DeviceClip&)
 };
 
 template <class O>
@@ -48,6 +54,11 @@ template <class O>
   constexpr Hooks declared = core::declared_hooks<O, Hooks>();
   RLALGO_HOOK(
       set_momentum, requires(O & optimizer) { optimizer.set_momentum(0.9); });
+  RLALGO_HOOK(
+      clips_on_device, requires(O & optimizer, const O& constant, const DeviceClip& clip) {
+        { constant.clips_on_device() } -> std::same_as<bool>;
+        optimizer.step(1e-6, clip);
+      });
   return declared;
 }
 

@@ -30,7 +30,7 @@
 #include <rlalgo/sampler/detail/scored_columns.hpp>
 #include <rlalgo/sampler/pair_extremes.hpp>
 #include <rlalgo/sampler/rows.hpp>
-#include <rlalgo/tensor/functions.hpp>
+#include <rlalgo/tensor/host_block.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::sampler {
@@ -112,7 +112,8 @@ struct AnswerRows {
   using Row = data::Answer;
   using View = std::span<const Row* const>;
   static constexpr loss::RowKind kind = answers;
-  static constexpr RowHooks hooks{.complete = true, .blame = true, .summary = true};
+  static constexpr RowHooks hooks{.complete = true, .blame = true, .summary = true, .columns = true};
+  using Columns = loss::Scored;
 
   [[nodiscard]] static model::TokenTree tree(View rows, const loss::Needs& needs) {
     return detail::answer_tree(rows, needs);
@@ -129,14 +130,9 @@ struct AnswerRows {
     }
   }
 
-  [[nodiscard]] static loss::Scored collate(View rows, const model::Scores& scores, const loss::Needs& needs) {
-    const auto options = scores.log_prob.options().requires_grad(false);
-    const auto total = static_cast<std::size_t>(scores.log_prob.numel());
+  [[nodiscard]] static Columns columns(View rows, const loss::Needs& needs, tensor::HostBlock& block) {
     std::vector<double> mask, likelihood, reference, lengths, desirable, reference_rows;
     std::vector<std::int64_t> row;
-    mask.reserve(total);
-    likelihood.reserve(total);
-    row.reserve(total);
     bool by_token = needs.reference_log_prob, by_row = needs.reference_log_prob;
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const data::Answer& a = *rows[i];
@@ -152,15 +148,24 @@ struct AnswerRows {
       reference_rows.push_back(a.reference_row);
       reference.insert(reference.end(), a.reference_log_probs.begin(), a.reference_log_probs.end());
     }
-    loss::Scored scored = detail::scored_columns(scores, mask, row, lengths);
-    scored.mean_logit = scores.mean_logit;                                                                        // [N]
-    scored.greedy = scores.greedy;                                                                                // [N]
-    scored.collision = scores.collision;                                                                          // [N]
-    scored.likelihood_mask = tensor::from_values(likelihood, options);                                            // [N]
-    scored.desirable = tensor::from_values(desirable, options);                                                   // [R]
-    if (by_row) scored.reference_row_log_prob = tensor::from_values(reference_rows, options.dtype(at::kDouble));  // [R]
-    if (by_token && !by_row) scored.reference_log_prob = tensor::from_values(reference, options);                 // [N]
+    Columns out = detail::data_columns(mask, row, lengths, block);
+    out.likelihood_mask = block.add_numbers(likelihood);                                      // [N]
+    out.desirable = block.add_numbers(desirable);                                             // [R]
+    if (by_row) out.reference_row_log_prob = block.add_numbers(reference_rows, at::kDouble);  // [R]
+    if (by_token && !by_row) out.reference_log_prob = block.add_numbers(reference);           // [N]
+    return out;
+  }
+
+  [[nodiscard]] static loss::Scored collate(View /*rows*/, const model::Scores& scores, const loss::Needs& /*needs*/,
+                                            const Columns& columns) {
+    loss::Scored scored = detail::with_scores(columns, scores);
+    scored.mean_logit = scores.mean_logit;  // [N]
+    scored.greedy = scores.greedy;          // [N]
+    scored.collision = scores.collision;    // [N]
     return scored;
+  }
+  [[nodiscard]] static loss::Scored collate(View rows, const model::Scores& scores, const loss::Needs& needs) {
+    return detail::collated<AnswerRows>(rows, scores, needs);
   }
 
   [[nodiscard]] static std::int64_t tokens(const Row& a) { return a.tokens(); }
@@ -209,6 +214,6 @@ struct AnswerRows {
 
 using PairRows = AnswerRows<loss::RowKind::pairs>;
 using UnpairedRows = AnswerRows<loss::RowKind::unpaired>;
-static_assert(CompletedRows<PairRows> && BlamedRows<PairRows> && SummarizedRows<PairRows>);
+static_assert(CompletedRows<PairRows> && BlamedRows<PairRows> && SummarizedRows<PairRows> && PreparedRows<PairRows>);
 
 }  // namespace rlalgo::sampler

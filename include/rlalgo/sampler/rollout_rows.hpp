@@ -22,6 +22,7 @@
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/model/token_tree.hpp>
 #include <rlalgo/sampler/rows.hpp>
+#include <rlalgo/tensor/host_block.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::sampler {
@@ -36,7 +37,12 @@ struct RolloutRows {
   using Row = data::Rollout;
   using View = std::span<const Row* const>;
   static constexpr loss::RowKind kind = loss::RowKind::samples;
-  static constexpr RowHooks hooks{.complete = true, .remember = true, .rows_of = true, .idle = true};
+  static constexpr RowHooks hooks{.complete = true, .remember = true, .rows_of = true, .idle = true, .columns = true};
+
+  struct Columns {
+    loss::Scored data;
+    tensor::Tensor known = {};  // [N] whether old_log_prob is known; undefined: of all tokens, or of none
+  };
 
   [[nodiscard]] static model::TokenTree tree(View rows, const loss::Needs& needs = {});
 
@@ -45,6 +51,9 @@ struct RolloutRows {
 
   static void count(View rows, const loss::Needs& needs, loss::Counts& counts);
 
+  [[nodiscard]] static Columns columns(View rows, const loss::Needs& needs, tensor::HostBlock& block);
+  [[nodiscard]] static loss::Scored collate(View rows, const model::Scores& scores, const loss::Needs& needs,
+                                            const Columns& columns);
   [[nodiscard]] static loss::Scored collate(View rows, const model::Scores& scores, const loss::Needs& needs);
 
   [[nodiscard]] static std::int64_t tokens(const Row& r);
@@ -67,7 +76,7 @@ struct RolloutRows {
 };
 
 static_assert(SampledRows<RolloutRows> && CompletedRows<RolloutRows> && RememberingRows<RolloutRows> &&
-              IdleRows<RolloutRows>);
+              IdleRows<RolloutRows> && PreparedRows<RolloutRows>);
 
 }  // namespace rlalgo::sampler
 

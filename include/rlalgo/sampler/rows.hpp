@@ -29,6 +29,7 @@
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/model/token_tree.hpp>
 #include <rlalgo/run/samples_log.hpp>
+#include <rlalgo/tensor/host_block.hpp>
 
 namespace rlalgo::sampler {
 
@@ -70,6 +71,9 @@ struct RowHooks {
   // struct Summary: what a pass leaves in the output directory. An unfinished one is part of a checkpoint; `merge` adds what another
   // rank has seen
   bool summary = false;
+  // Columns columns(rows, needs, block), Scored collate(rows, scores, needs, columns): columns of the loss that are known before rows are
+  // scored go to the device with what the policy needs (tensor/host_block.hpp). collate() without them stays
+  bool columns = false;
   // std::vector<run::Sample> samples(rows, limit, decode): what samples.jsonl shows, where a sampler with rewards does not show its
   // rollouts
   bool samples = false;
@@ -112,6 +116,12 @@ template <class R>
         summary.merge(saved);
       });
   RLALGO_HOOK(
+      columns, requires(std::span<const Row* const> rows, const loss::Needs& needs, tensor::HostBlock& block,
+                        const model::Scores& scores, const typename R::Columns& columns) {
+        { R::columns(rows, needs, block) } -> std::same_as<typename R::Columns>;
+        { R::collate(rows, scores, needs, columns) } -> std::same_as<loss::Scored>;
+      });
+  RLALGO_HOOK(
       samples, requires(std::span<const Row* const> rows, std::size_t limit, const data::Decode& decode) {
         { R::samples(rows, limit, decode) } -> std::same_as<std::vector<run::Sample>>;
       });
@@ -134,6 +144,9 @@ concept IdleRows = Rows<R> && row_hooks_of<R>()
 template <class R>
 concept BlamedRows = Rows<R> && row_hooks_of<R>()
 .blame;
+template <class R>
+concept PreparedRows = Rows<R> && row_hooks_of<R>()
+.columns;
 template <class R>
 concept SummarizedRows = Rows<R> && row_hooks_of<R>()
 .summary;

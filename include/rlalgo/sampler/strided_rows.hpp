@@ -24,6 +24,7 @@
 #include <rlalgo/model/token_tree.hpp>
 #include <rlalgo/run/samples_log.hpp>
 #include <rlalgo/sampler/rows.hpp>
+#include <rlalgo/tensor/host_block.hpp>
 
 namespace rlalgo::sampler {
 
@@ -45,7 +46,8 @@ struct StridedRows {
   using Row = StridedDocument;
   using View = std::span<const Row* const>;
   static constexpr loss::RowKind kind = loss::RowKind::samples;
-  static constexpr RowHooks hooks{.samples = true};
+  static constexpr RowHooks hooks{.columns = true, .samples = true};
+  using Columns = loss::Scored;
 
   // Positions of the document whose likelihood the loss reads; the first token of a text has no predictor.
   [[nodiscard]] static std::vector<std::int64_t> likelihood_targets(const Row& row, const loss::Needs& needs);
@@ -57,6 +59,9 @@ struct StridedRows {
 
   static void count(View rows, const loss::Needs& needs, loss::Counts& counts);
 
+  [[nodiscard]] static Columns columns(View rows, const loss::Needs& needs, tensor::HostBlock& block);
+  [[nodiscard]] static loss::Scored collate(View rows, const model::Scores& scores, const loss::Needs& needs,
+                                            const Columns& columns);
   [[nodiscard]] static loss::Scored collate(View rows, const model::Scores& scores, const loss::Needs& needs);
 
   [[nodiscard]] static std::int64_t tokens(const Row& row);
@@ -64,7 +69,7 @@ struct StridedRows {
   [[nodiscard]] static std::vector<run::Sample> samples(View rows, std::size_t limit, const data::Decode& decode);
 };
 
-static_assert(ShownRows<StridedRows>);
+static_assert(ShownRows<StridedRows> && PreparedRows<StridedRows>);
 
 }  // namespace rlalgo::sampler
 

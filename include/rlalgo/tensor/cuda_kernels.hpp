@@ -18,6 +18,7 @@
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/cuda/kernels.hpp>
 #include <rlalgo/tensor/tensor.hpp>
+#include <rlalgo/tensor/varlen_attention.hpp>
 
 namespace rlalgo::tensor {
 
@@ -30,11 +31,15 @@ bool choose_kernels(std::string_view list);
 // The program's kernels, null where there are none or none is used. Reads the variable at the first call.
 [[nodiscard]] const cuda::Kernels* cuda_kernels();
 
+// LibTorch's attention in one call, where the variable names it; null else.
+[[nodiscard]] const VarlenAttention* flash_attention();
+
 // The kernels that operations are given: a table, and the kind of device whose memory it reads. Tests give one that runs on
 // the host (tests/support/host_kernels.cpp).
 struct OwnKernels {
   const cuda::Kernels* table = cuda_kernels();
   at::DeviceType device = at::kCUDA;
+  const VarlenAttention* varlen = flash_attention();
 
   // The table where it can compute with all of these: of that device, contiguous, of one dtype that is float32 or bfloat16;
   // null where it cannot, or where the kernel is switched off.
@@ -46,6 +51,12 @@ struct OwnKernels {
     };
     return (fits(others) && ...) ? table : nullptr;
   }
+  // Attention in one call, where it can compute with q and keys and values like it; null where it cannot, or is switched off.
+  [[nodiscard]] const VarlenAttention* take_attention(const Tensor& q) const {
+    const bool there = has_attention() && q.device().type() == device && q.is_contiguous() && varlen->takes(q);
+    return there ? varlen : nullptr;
+  }
+  [[nodiscard]] bool has_attention() const { return varlen != nullptr && cuda::in_use(cuda::Kernel::flash_attention); }
 
  private:
   [[nodiscard]] bool readable(const Tensor& x) const {

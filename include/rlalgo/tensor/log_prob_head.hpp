@@ -11,7 +11,7 @@
 //
 // Shapes: hidden [N, H], weight [V, H], bias [V] or undefined, targets [N] int64; log_prob, entropy [N], nats.
 // Runs on any device. Targets in host memory are checked and moved; those on another device are taken as they are, since
-// a look at them would wait for the device.
+// a look at them would wait for the device: who knows them checks them (require_targets).
 // Dtypes: float32, float64; bfloat16 and float16 inputs are widened tile by tile, results and sums are float32. Where the CPU
 // multiplies bfloat16 and both inputs are, kernels of our own take them as they are and keep no logits (detail/bfloat16_head.hpp says what they keep):
 // log-probs are those of float32 operands, ∂/∂l is rounded to bfloat16 before it is multiplied.
@@ -21,6 +21,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -158,6 +159,9 @@ class LogProbTiles {
 };
 
 }  // namespace detail
+
+// Raises [rlalgo.tensor.2] unless all are below `vocabulary`.
+void require_targets(std::span<const std::int64_t> targets, std::int64_t vocabulary);
 
 LogProbs log_prob_head(const Tensor& hidden, const Tensor& weight, const Tensor& targets,
                        const LogProbOptions& options = {}, const Tensor& bias = {});

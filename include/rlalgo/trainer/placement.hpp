@@ -3,7 +3,7 @@
 //
 // All ranks call the same functions together.
 // Errors: [rlalgo.trainer.21] a checkpoint lacks a parameter; [.25] it has one of another shape; [.40] the ranks do not begin
-// with the same weights; [.42] the optimizer's state of a parameter is not there.
+// with the same weights; [.42] the optimizer's state of a parameter is not there; [.44] reduce_on_device() where it is not there.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@
 #include <rlalgo/distributed/gradient_sums.hpp>
 #include <rlalgo/distributed/world.hpp>
 #include <rlalgo/model/policy.hpp>
+#include <rlalgo/optim/device_clip.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::trainer {
@@ -41,6 +43,11 @@ class Placement {
   // The gradients of parameters() are those of all ranks when it returns, clipped to this norm (0: not); the norm before that,
   // the same bits on all ranks. Before that they are multiplied by `factor`. A norm that is not finite is returned, and nothing is clipped.
   [[nodiscard]] virtual double reduce_gradients(double max_norm, double factor = 1.0) = 0;
+  // The same without the host, for an optimizer that clips by itself: gradients are those of all ranks, multiplied by `factor` and not
+  // clipped. `losses`: numbers on the device that must be finite, too. Where clips_on_device() says that it is there.
+  [[nodiscard]] virtual bool clips_on_device() const { return false; }
+  [[nodiscard]] RLALGO_INLINE virtual optim::DeviceClip reduce_on_device(double max_norm, double factor,
+                                                                         std::span<const tensor::Tensor> losses);
   // The optimizer has updated parameters().
   virtual void updated() {}
 
@@ -84,11 +91,18 @@ class WholePlacement final : public Placement {
     if (sums_) sums_->begin_last();
   }
   [[nodiscard]] RLALGO_INLINE double reduce_gradients(double max_norm, double factor = 1.0) override;
+  // Where all parameters lie on one device that is not the CPU.
+  [[nodiscard]] RLALGO_INLINE bool clips_on_device() const override;
+  [[nodiscard]] RLALGO_INLINE optim::DeviceClip reduce_on_device(double max_norm, double factor,
+                                                                 std::span<const tensor::Tensor> losses) override;
   // sums: transfers and additions of gradients; sums_wait: of it, what this rank had to wait for.
   [[nodiscard]] RLALGO_INLINE std::vector<std::pair<std::string, double>> seconds() override;
   RLALGO_INLINE void load_weights(const std::filesystem::path& directory) override;
 
  private:
+  // Those of all ranks, multiplied by `factor`.
+  [[nodiscard]] std::vector<tensor::Tensor> reduced(double factor);
+
   std::vector<model::Parameter> parameters_;
   std::shared_ptr<distributed::World> world_;
   std::shared_ptr<distributed::GradientSums> sums_;  // null: after the passes

@@ -6,6 +6,9 @@
 //   for each micro-batch: loss(score(part), counts).backward()
 //   world.sum(gradients); clip; optimizer; schedule
 //
+// On a device whose optimizer clips by itself the host waits once a step: it reads losses, metrics, log-probs to keep and the norm in one
+// copy when the update is under way. A loss or norm that is not finite has then left the weights as they were.
+//
 // Contains no algorithm and no kind of rows: those are the sampler's (sampler/rows.hpp), and what makes a batch complete
 // is the stage's (trainer/experience.hpp). Because denominators are global counts and gradients are summed, k
 // micro-batches and w ranks give the gradient of one. Every rank computes its share of the micro-batches; rank 0 leads the
@@ -45,6 +48,7 @@
 #include <rlalgo/model/token_tree.hpp>
 #include <rlalgo/optim/adamw.hpp>
 #include <rlalgo/optim/concept.hpp>
+#include <rlalgo/optim/device_clip.hpp>
 #include <rlalgo/optim/schedule.hpp>
 #include <rlalgo/os/clock.hpp>
 #include <rlalgo/run/loop.hpp>
@@ -52,12 +56,12 @@
 #include <rlalgo/sampler/concept.hpp>
 #include <rlalgo/sampler/rows.hpp>
 #include <rlalgo/sync/concept.hpp>
-#include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 #include <rlalgo/tensor/threads.hpp>
 #include <rlalgo/trainer/companion.hpp>
 #include <rlalgo/trainer/detail/asynchronous_watch.hpp>
 #include <rlalgo/trainer/detail/composition.hpp>
+#include <rlalgo/trainer/detail/computed_step.hpp>
 #include <rlalgo/trainer/detail/plateau_json.hpp>
 #include <rlalgo/trainer/experience.hpp>
 #include <rlalgo/trainer/led_run.hpp>
@@ -75,6 +79,7 @@ class Trainer {
   using Row = typename Rows::Row;
   using Batch = Experience<Row>;
   using Stage = ExperienceStage<L, S, A, G>;
+  using Computed = detail::ComputedStep<Row>;
 
  public:
   using Config = BasicTrainerConfig<O>;
@@ -103,6 +108,7 @@ class Trainer {
       : config_(std::move(config)),
         parts_(held(std::move(parts))),
         parameters_(parts_.placement->parameters()),
+        numbers_(detail::numbers_of(parameters_)),
         optimizer_(parameters_, config_.optimizer),
         schedule_(config_.schedule, config_.loop.max_steps),
         experience_({.temperature = config_.temperature,
@@ -146,34 +152,45 @@ class Trainer {
 
     os::Stopwatch train_watch;
     loss::Counts counts = global_counts(batch.counts);
+    Computed computed = compute(batch, counts);
     core::Metrics trained;
-    result.loss = together(*parts_.world, accumulate(batch, counts, trained), trained, latest_norm_);
+    const bool reads_last = detail::clips_on_device(optimizer_, *parts_.placement);
+    if (!reads_last)
+      result.loss = together(*parts_.world, read(batch, computed, counts, trained), trained, latest_norm_);
     double training = train_watch.seconds(), factor = 1.0;
     if (open) {
       for (const auto& [name, seconds] : batch.seconds) training -= seconds;  // between the micro-batches
       const loss::Counts assumed = std::exchange(counts, global_counts(batch.counts));
       factor = rescaling(parts_.loss, assumed, counts);
-      result.loss *= factor;
       if (parts_.on_experience) parts_.on_experience(index + 1, batch);
     }
+
+    const core::Activity updating("updating the weights");
+    os::Stopwatch optimizer_watch;
+    const auto limit = tensor::ThreadLimit::of_updates(mean_elements_);
+    result.learning_rate = schedule_(index);
+    if constexpr (optim::HasMomentum<O>)
+      if (const auto momentum = schedule_.momentum(index)) optimizer_.set_momentum(*momentum);
+    double norm = 0.0;
+    if (reads_last) {
+      optim::DeviceClip clip = parts_.placement->reduce_on_device(config_.max_grad_norm, factor, computed.losses());
+      detail::update(optimizer_, result.learning_rate, &clip);
+      result.loss = together(*parts_.world, read(batch, computed, counts, trained, &clip.norm), trained, latest_norm_);
+      norm = clip.norm.template item<double>();
+    } else {
+      norm = parts_.placement->reduce_gradients(config_.max_grad_norm, factor);
+    }
+    latest_norm_ = result.grad_norm = norm;
+    result.loss *= factor;
+    if (!std::isfinite(norm)) blame_together("gradient", batch.own_rows(), counts);
+    run::require_finite(index + 1, result.loss, norm);
+    if (!reads_last) detail::update(optimizer_, result.learning_rate);
     result.seconds = std::move(batch.seconds);
     if (published > 0) result.seconds.emplace_back("publish", published);
     result.seconds.emplace_back("train", training);
     result.metrics = std::move(batch.metrics);
     result.metrics.merge(trained);
     result.warnings = std::move(batch.warnings);
-
-    const core::Activity updating("updating the weights");
-    os::Stopwatch optimizer_watch;
-    const auto limit = tensor::ThreadLimit::of_updates(mean_elements_);
-    latest_norm_ = result.grad_norm = parts_.placement->reduce_gradients(config_.max_grad_norm, factor);
-    if (!std::isfinite(result.grad_norm)) blame_together("gradient", batch.own_rows(), counts);
-    run::require_finite(index + 1, result.loss, result.grad_norm);
-    result.learning_rate = schedule_(index);
-    if constexpr (optim::HasMomentum<O>)
-      if (const auto momentum = schedule_.momentum(index)) optimizer_.set_momentum(*momentum);
-    optimizer_.step(result.learning_rate);
-    optimizer_.zero_grad();
     parts_.placement->updated();
     ++version_;
     for (const auto& companion : parts_.companions) companion->after_step(index + 1, result.metrics);
@@ -222,7 +239,8 @@ class Trainer {
       const loss::Counts counts = global_counts(batch.counts);
       core::Metrics own;  // of a rank among others
       const bool alone = parts_.world->size() == 1;
-      const double loss = together(*parts_.world, accumulate(batch, counts, alone ? total : own), own, latest_norm_);
+      Computed passes = compute(batch, counts);
+      const double loss = together(*parts_.world, read(batch, passes, counts, alone ? total : own), own, latest_norm_);
       total.merge(own);
       total.mean("loss", loss * counts.rows, counts.rows);
     }
@@ -306,19 +324,9 @@ class Trainer {
     return counts;
   }
 
-  // A micro-batch that was computed; no graph.
-  struct Done {
-    std::span<const Row* const> rows;
-    std::size_t part;
-    tensor::Tensor log_prob;  // [N]
-    loss::Result result;
-  };
-
-  // Forward of every micro-batch, and backward unless gradients are disabled; returns the loss of the step on this
-  // rank. Nothing waits for the device until all micro-batches are under way.
-  double accumulate(Batch& batch, const loss::Counts& counts, core::Metrics& metrics) {
-    std::vector<Done> done;
-    loss::Metrics reported;
+  // Forward of every micro-batch, and backward unless gradients are disabled. Nothing waits for the device.
+  Computed compute(Batch& batch, const loss::Counts& counts) {
+    Computed out;
     // The same after a resume, and on any rank.
     std::uint64_t draw = (static_cast<std::uint64_t>(version_) << 24U) + batch.first_part;
     // Up to the last one with rows that is trained on; parts that are still to come are not known to have any.
@@ -338,17 +346,18 @@ class Trainer {
       const auto limit = tensor::ThreadLimit::of_products(parts_.policy->product_flops(tree.tokens()));
       if (p + 1 == end) parts_.placement->begin_last();
       const os::Stopwatch forward;
-      const model::Scores scores =
-          parts_.policy->score(tree, {.temperature = config_.temperature,
-                                      .entropy = true,
-                                      .entropy_gradient = loss::active_needs(parts_.loss).entropy,
-                                      .draw = draw,
-                                      .balance_weight = balance_weight,
-                                      .token_statistics = L::needs.token_statistics,
-                                      .collision = L::needs.collision});
+      detail::MicroBatch<Rows> batched(part, L::needs, numbers_);
+      const model::Scores scores = batched.score(*parts_.policy, tree,
+                                                 {.temperature = config_.temperature,
+                                                  .entropy = true,
+                                                  .entropy_gradient = loss::active_needs(parts_.loss).entropy,
+                                                  .draw = draw,
+                                                  .balance_weight = balance_weight,
+                                                  .token_statistics = L::needs.token_statistics,
+                                                  .collision = L::needs.collision});
       watch_.forward += forward.seconds();
       if (config_.peak_flops > 0 && c10::GradMode::is_enabled()) watch_.flops += parts_.policy->training_flops(tree);
-      loss::Result result = parts_.loss(Rows::collate(part, scores, L::needs), counts);
+      loss::Result result = parts_.loss(batched.collate(scores), counts);
       if (result.value.requires_grad()) result.value.backward();
       result.value = result.value.detach();
       if (scores.balance.defined()) {
@@ -356,37 +365,33 @@ class Trainer {
         result.metrics.mean("aux_loss", scores.balance, 1);
       }
       if (scores.replay_mismatch.defined()) result.metrics.mean("router/replay_mismatch", scores.replay_mismatch, 1);
-      reported.merge(result.metrics);
-      done.push_back({part, p, scores.log_prob.detach(), std::move(result)});
+      out.reported.merge(result.metrics);
+      out.parts.push_back({part, p, scores.log_prob.detach(), std::move(result)});
     }
-    const double total = finish(batch, done, counts);
-    reported.read_into(metrics);
-    return total;
+    return out;
   }
 
   // Every rank keeps what any was trained with: the row may be another rank's when it is trained again.
-  void remember_of_others(const Batch& batch, std::span<const Done> done) {
+  void remember_of_others(const Batch& batch, const Computed& computed) {
     if (parts_.world->size() == 1) return;
-    std::vector<PartColumn> own;
-    for (const Done& one : done) own.push_back({batch.first_part + one.part, one.log_prob});
-    for (const PartColumn& other : columns_of_others(*parts_.world, own)) batch.remember(other.part, other.log_prob);
+    for (const PartColumn& other : columns_of_others(*parts_.world, computed.columns(batch.first_part)))
+      batch.remember(other.part, other.log_prob);
   }
 
-  // What the host keeps of the micro-batches, in their order; the sum of their losses.
-  double finish(const Batch& batch, std::span<const Done> done, const loss::Counts& counts) {
-    if (batch.remember) remember_of_others(batch, done);
-    if (done.empty()) return 0.0;
-    std::vector<tensor::Tensor> each;
-    for (const Done& one : done) each.push_back(one.result.value.reshape({}));
-    const tensor::Tensor values = tensor::stack(each).to(at::Device(at::kCPU), at::kDouble);  // [micro-batches]
-    const double* value = values.template const_data_ptr<double>();
+  // What the host keeps of the micro-batches, in their order, in one copy with `norm`; the loss of the step on this rank.
+  double read(const Batch& batch, Computed& computed, const loss::Counts& counts, core::Metrics& metrics,
+              tensor::Tensor* norm = nullptr) {
+    computed.fetch(static_cast<bool>(batch.remember), norm);
+    if (batch.remember) remember_of_others(batch, computed);
     double total = 0.0;
-    for (const Done& one : done) {
-      if (c10::GradMode::is_enabled() && !std::isfinite(*value)) blame("loss", one.rows, counts);
+    for (const auto& one : computed.parts) {
+      const double value = one.result.value.template item<double>();
+      if (c10::GradMode::is_enabled() && !std::isfinite(value)) blame("loss", one.rows, counts);
       if constexpr (sampler::SummarizedRows<Rows>) summary_.add(one.rows, one.result);
       if (batch.remember) batch.remember(batch.first_part + one.part, one.log_prob);
-      total += *value++;
+      total += value;
     }
+    computed.reported.read_into(metrics);
     return total;
   }
 
@@ -478,6 +483,7 @@ class Trainer {
   Config config_;
   Parts parts_;
   std::vector<model::Parameter> parameters_;
+  at::TensorOptions numbers_;
   double mean_elements_ = 0.0;  // of a parameter
   O optimizer_;
   optim::Schedule schedule_;

@@ -56,11 +56,28 @@ RLALGO_INLINE void add_windowed_segment(AttentionPlan& plan, const Segment& segm
   }
 }
 
+// `chain`: what the segment sees of its ancestors, the nearest first.
+inline AttentionPlan::Whole whole_of(const Segment& segment, const std::vector<TokenRun>& chain, std::int64_t window) {
+  AttentionPlan::Whole out{.begin = segment.begin, .end = segment.end};
+  out.runs.push_back({segment.begin, segment.end});
+  out.keys = segment.end - segment.begin;
+  std::int64_t left = window > 0 ? window - 1 : segment.prefix_length;  // keys before it that its first token sees
+  for (const TokenRun& run : chain) {
+    const std::int64_t seen = std::min(left, run.end - run.begin);
+    if (seen > 0) out.runs.push_back({run.end - seen, run.end});
+    out.keys += seen;
+    left -= seen;
+  }
+  std::reverse(out.runs.begin(), out.runs.end());
+  return out;
+}
+
 }  // namespace detail
 
 RLALGO_INLINE AttentionPlan plan_attention(const TokenTree& tree, std::int64_t window) {
   AttentionPlan plan;
   plan.tokens = tree.tokens();
+  plan.window = window;
   std::map<std::int64_t, AttentionPlan::Own> short_segments;
   std::int64_t covered = 0;
   for (std::size_t s = 0; s < tree.segments.size(); ++s) {
@@ -112,6 +129,7 @@ RLALGO_INLINE AttentionPlan plan_attention(const TokenTree& tree, std::int64_t w
       ancestor = a.parent;
     }
     if (windowed) detail::add_windowed_segment(plan, segment, chain, window);
+    plan.whole.push_back(detail::whole_of(segment, chain, window));
   }
   if (covered != plan.tokens) {
     detail::raise_bad_tree(tree.segments.size(), std::to_string(covered) + " tokens in segments",

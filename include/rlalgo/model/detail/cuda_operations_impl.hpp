@@ -1,15 +1,24 @@
 // Definitions of cuda_operations.hpp.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <numeric>
+#include <optional>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/cuda/kernels.hpp>
 #include <rlalgo/model/cuda_operations.hpp>
+#include <rlalgo/model/detail/dispatch.hpp>
 #include <rlalgo/tensor/cuda_kernels.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
+#include <rlalgo/tensor/varlen_attention.hpp>
 
 namespace rlalgo::model {
 
@@ -99,15 +108,32 @@ RLALGO_INLINE void CudaOperations::rotate(Tensor& x, const RopeTable& table, Rot
                  cuda::Kernel::rotate, x);
 }
 
+namespace detail {
+
+// Elements of a row and from one row to the next, 0 and 0 of contiguous tensors: how gate and up lie; null where no kernel reads them so.
+inline std::optional<std::pair<std::int64_t, std::int64_t>> gated_rows(const Tensor& gate, const Tensor& up,
+                                                                       const Tensor& like) {
+  for (const Tensor* x : {&gate, &up})
+    if (x->scalar_type() != like.scalar_type() || x->device() != like.device() || x->sizes() != like.sizes()) return {};
+  if (gate.is_contiguous() && up.is_contiguous()) return std::pair<std::int64_t, std::int64_t>(0, 0);
+  if (gate.dim() != 2 || gate.strides() != up.strides() || gate.stride(1) != 1) return {};
+  return std::pair(gate.size(1), gate.stride(0));
+}
+
+}  // namespace detail
+
 RLALGO_INLINE void CudaOperations::gated(Activation act, const Tensor& gate, const Tensor& up,
                                          const Tensor& out) const {
-  const cuda::Kernels* const own = kernels().take(cuda::Kernel::gated, gate, up, out);
-  if (own == nullptr) return AtenOperations::gated(act, gate, up, out);
+  const cuda::Kernels* const own = kernels().take(cuda::Kernel::gated, out);
+  const auto rows = detail::gated_rows(gate, up, out);
+  if (own == nullptr || !rows) return AtenOperations::gated(act, gate, up, out);
   tensor::launch(*own, own->gated,
                  {.gate = gate.const_data_ptr(),
                   .up = up.const_data_ptr(),
                   .out = out.mutable_data_ptr(),
                   .count = gate.numel(),
+                  .width = rows->first,
+                  .stride = rows->second,
                   .activation = kernel_activation(act),
                   .element = tensor::element_of(gate)},
                  cuda::Kernel::gated, gate);
@@ -115,16 +141,111 @@ RLALGO_INLINE void CudaOperations::gated(Activation act, const Tensor& gate, con
 
 RLALGO_INLINE void CudaOperations::gated_backward(Activation act, const Tensor& grad, const Tensor& gate,
                                                   const Tensor& up) const {
-  const cuda::Kernels* const own = kernels().take(cuda::Kernel::gated, gate, up, grad);
-  if (own == nullptr) return AtenOperations::gated_backward(act, grad, gate, up);
+  const cuda::Kernels* const own = kernels().take(cuda::Kernel::gated, grad);
+  const auto rows = detail::gated_rows(gate, up, grad);
+  if (own == nullptr || !rows) return AtenOperations::gated_backward(act, grad, gate, up);
   tensor::launch(*own, own->gated_gradient,
                  {.grad = grad.const_data_ptr(),
                   .gate = gate.mutable_data_ptr(),
                   .up = up.mutable_data_ptr(),
                   .count = gate.numel(),
+                  .width = rows->first,
+                  .stride = rows->second,
                   .activation = kernel_activation(act),
                   .element = tensor::element_of(gate)},
                  cuda::Kernel::gated, gate);
+}
+
+RLALGO_INLINE AttentionLayout CudaOperations::lay_out(AttentionPlan plan, at::Device device) const {
+  AttentionLayout out = AtenOperations::lay_out(std::move(plan), device);
+  if (!kernels().has_attention() || out.plan.whole.empty()) return out;
+  std::vector<std::int32_t> query_ends = {0}, key_ends = {0};
+  std::vector<std::int64_t> tokens;
+  for (const AttentionPlan::Whole& segment : out.plan.whole) {
+    query_ends.push_back(static_cast<std::int32_t>(segment.end));
+    key_ends.push_back(static_cast<std::int32_t>(key_ends.back() + segment.keys));
+    for (const auto& run : segment.runs)
+      for (std::int64_t t = run.begin; t < run.end; ++t) tokens.push_back(t);
+  }
+  const auto place = at::TensorOptions().device(device);
+  out.tensors.push_back(tensor::from_values(query_ends, place.dtype(at::kInt)));
+  out.tensors.push_back(tensor::from_values(key_ends, place.dtype(at::kInt)));
+  if (static_cast<std::int64_t>(tokens.size()) == out.plan.tokens) return out;  // nobody sees an ancestor
+  std::vector<std::int64_t> order(tokens.size()), sorted;
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    return tokens[static_cast<std::size_t>(a)] < tokens[static_cast<std::size_t>(b)];
+  });
+  for (const std::int64_t place_of : order) sorted.push_back(tokens[static_cast<std::size_t>(place_of)]);
+  for (const auto& values : {tokens, sorted, order})
+    out.tensors.push_back(tensor::from_values(values, place.dtype(at::kLong)));
+  return out;
+}
+
+RLALGO_INLINE CudaOperations::Unrolled CudaOperations::unrolled(const Tensor& q, const AttentionLayout& layout) const {
+  std::size_t at = 0;
+  for (const auto& own : layout.plan.own) at += own.begins.size() > 1 ? 3 : 0;
+  const tensor::VarlenAttention* const attention = kernels().take_attention(q);
+  if (attention == nullptr || layout.cap > 0.0 || layout.tensors.size() == at) return {};
+  Unrolled out{.attention = attention};
+  out.sequences.query_ends = layout.tensors[at];
+  out.sequences.key_ends = layout.tensors[at + 1];
+  for (const AttentionPlan::Whole& segment : layout.plan.whole) {
+    out.sequences.longest_queries = std::max(out.sequences.longest_queries, segment.end - segment.begin);
+    out.sequences.longest_keys = std::max(out.sequences.longest_keys, segment.keys);
+  }
+  out.sequences.scale = layout.scale != 0.0 ? layout.scale : 1.0 / std::sqrt(static_cast<double>(q.size(2)));
+  out.sequences.window = layout.plan.window;
+  if (layout.tensors.size() == at + 2) return out;
+  out.tokens = layout.tensors[at + 2];
+  out.sorted = layout.tensors[at + 3];
+  out.order = layout.tensors[at + 4];
+  return out;
+}
+
+RLALGO_INLINE AttentionOutput CudaOperations::attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                                        const AttentionLayout& layout) const {
+  const Unrolled by = unrolled(q, layout);
+  if (by.attention == nullptr) return AtenOperations::attention(q, k, v, layout);
+  const tensor::VarlenOutput out = by.attention->forward(q, by.keys(k), by.keys(v), by.sequences);
+  return {out.value, out.log_sum.t()};
+}
+
+RLALGO_INLINE AttentionGradient CudaOperations::attention_backward(const Tensor& grad, const Tensor& q, const Tensor& k,
+                                                                   const Tensor& v, const AttentionOutput& out,
+                                                                   const AttentionLayout& layout) const {
+  const Unrolled by = unrolled(q, layout);
+  if (by.attention == nullptr) return AtenOperations::attention_backward(grad, q, k, v, out, layout);
+  const tensor::VarlenGradient g =
+      by.attention->backward(grad.to(q.scalar_type()).contiguous(), q, by.keys(k), by.keys(v),
+                             {out.value.contiguous(), out.log_sum.t().contiguous()}, by.sequences);
+  const auto [grad_k, grad_v] = summed(g.k, g.v, by, k.size(0));
+  return {g.q, grad_k, grad_v};
+}
+
+RLALGO_INLINE std::pair<Tensor, Tensor> CudaOperations::summed(const Tensor& k, const Tensor& v, const Unrolled& by,
+                                                               std::int64_t tokens) const {
+  if (!by.tokens.defined()) return {k, v};
+  const cuda::Kernels* const own = kernels().take(cuda::Kernel::segment_sum, k, v);
+  const at::ScalarType type = own != nullptr ? k.scalar_type() : detail::accumulator_type(k.scalar_type());
+  const Tensor sums = k.new_zeros({2, tokens, k.size(1), k.size(2)}, k.options().dtype(type));
+  const std::pair<Tensor, Tensor> out(sums.select(0, 0), sums.select(0, 1));
+  for (const auto& [x, sum] : {std::pair(&k, &out.first), std::pair(&v, &out.second)}) {
+    if (own == nullptr) {
+      sum->index_add_(0, by.tokens, x->to(type));
+      continue;
+    }
+    tensor::launch(*own, own->segment_sum,
+                   {.x = x->const_data_ptr(),
+                    .order = by.order.const_data_ptr<std::int64_t>(),
+                    .segment = by.sorted.const_data_ptr<std::int64_t>(),
+                    .out = sum->mutable_data_ptr(),
+                    .places = by.order.size(0),
+                    .width = x->size(1) * x->size(2),
+                    .element = tensor::element_of(*x)},
+                   cuda::Kernel::segment_sum, *x);
+  }
+  return {out.first.to(k.scalar_type()), out.second.to(v.scalar_type())};
 }
 
 }  // namespace rlalgo::model

@@ -106,37 +106,54 @@ RLALGO_INLINE Scores Decoder::score_part(const TokenTree& tree, const ScoreOptio
     compact[n] = std::lower_bound(rows.begin(), rows.end(), tree.source[n]) - rows.begin();
   const bool all = shared == nullptr && static_cast<std::int64_t>(rows.size()) == tree.tokens();
   const bool in_order = rows == tree.source;
+  tensor::HostBlock own(weights_.embedding.options());
+  const bool given = options.block != nullptr && !options.block->sent() && options.block->device() == device();
+  tensor::HostBlock& block = given ? *options.block : own;
+  const Targets targets = targets_of(tree, options, block);
   const auto replay = tree.routed_experts.empty() ? nullptr : std::make_shared<RouterReplay>(tree, device());
   const Tensor hidden = run(tree, {.depths = {config().layers},
-                                   .rows = all ? Tensor() : index_tensor(rows, device()),
-                                   .spread = in_order ? Tensor() : index_tensor(compact, device()),
+                                   .rows = all ? Tensor() : block.add(rows),
+                                   .spread = in_order ? Tensor() : block.add(compact),
                                    .draw = options.draw,
                                    .shared = shared,
                                    .load = load,
-                                   .replay = replay})
+                                   .replay = replay,
+                                   .block = &block})
                             .front();
-  const tensor::LogProbs out = score_targets(hidden, tree, options);
+  const tensor::LogProbs out = score_targets(hidden, tree, targets, options);
   Scores scores{out.log_prob, out.entropy, {}, out.greedy, {}, {}};
-  add_statistics(hidden.detach(), tree, options, scores);
+  add_statistics(hidden.detach(), targets, options, scores);
   if (replay != nullptr) scores.replay_mismatch = replay->mismatch();
   return scores;
 }
 
+RLALGO_INLINE Decoder::Targets Decoder::targets_of(const TokenTree& tree, const ScoreOptions& options,
+                                                   tensor::HostBlock& block) const {
+  Targets out{block.add(tree.target)};
+  if (tree.untempered == 0 || options.temperature == 1.0 || config().logit_cap != 0.0) return out;
+  std::vector<double> scale(tree.target.size(), 1.0 / options.temperature);
+  std::fill(scale.end() - static_cast<std::ptrdiff_t>(tree.untempered), scale.end(), 1.0);
+  out.inverse_temperature = block.add_numbers(scale, dtype());
+  return out;
+}
+
 RLALGO_INLINE tensor::LogProbs Decoder::score_targets(const Tensor& hidden, const TokenTree& tree,
-                                                      const ScoreOptions& options) {
+                                                      const Targets& targets, const ScoreOptions& options) {
   tensor::LogProbOptions head_options{.temperature = options.temperature / config().logit_scale,
                                       .cap = config().logit_cap,
                                       .entropy = options.entropy,
                                       .entropy_gradient = options.entropy_gradient,
                                       .greedy = options.token_statistics,
                                       .adds_weight_gradient = true};
-  const Tensor target = index_tensor(tree.target, at::kCPU);
+  const Tensor& target = targets.ids;
+  if (!target.is_cpu()) tensor::require_targets(tree.target, weights_.lm_head.size(0));
   const bool mixed = tree.untempered > 0 && options.temperature != 1.0;
   if (!mixed) return tensor::log_prob_head(hidden, head(), target, head_options);
-  if (config().logit_cap == 0.0) {
+  if (targets.inverse_temperature.defined()) {
     // l/T = (h/T)·w: temperatures that differ between targets divide the states instead of the logits.
     head_options.temperature = 1.0 / config().logit_scale;
-    return tensor::log_prob_head(tempered(hidden, tree, options.temperature), head(), target, head_options);
+    const Tensor tempered = hidden.mul(targets.inverse_temperature.unsqueeze(1));  // [N, H]
+    return tensor::log_prob_head(tempered, head(), target, head_options);
   }
   // A cap bends logits before the temperature divides them.
   const std::int64_t all = hidden.size(0), last = static_cast<std::int64_t>(tree.untempered);
@@ -150,12 +167,6 @@ RLALGO_INLINE tensor::LogProbs Decoder::score_targets(const Tensor& hidden, cons
   };
   return {joined(first.log_prob, second.log_prob), joined(first.entropy, second.entropy),
           joined(first.greedy, second.greedy)};
-}
-
-RLALGO_INLINE Tensor Decoder::tempered(const Tensor& hidden, const TokenTree& tree, double temperature) {
-  std::vector<double> scale(tree.target.size(), 1.0 / temperature);
-  std::fill(scale.end() - static_cast<std::ptrdiff_t>(tree.untempered), scale.end(), 1.0);
-  return hidden.mul(tensor::from_values(scale, hidden.options()).unsqueeze(1));  // [N, H]
 }
 
 RLALGO_INLINE std::vector<Tensor> Decoder::features(const TokenTree& tree, std::span<const std::int64_t> layers) {
@@ -297,20 +308,16 @@ RLALGO_INLINE Tensor Decoder::mean_logits(const Tensor& hidden) const {
   return parts.empty() ? hidden.new_empty({0}) : tensor::concatenate(parts, 0);
 }
 
-RLALGO_INLINE void Decoder::add_statistics(const Tensor& hidden, const TokenTree& tree, const ScoreOptions& options,
+RLALGO_INLINE void Decoder::add_statistics(const Tensor& hidden, const Targets& targets, const ScoreOptions& options,
                                            Scores& scores) {
   const c10::NoGradGuard no_grad;
   if (options.token_statistics) scores.mean_logit = mean_logits(hidden);
   if (options.collision)
     scores.collision = scores.log_prob.detach().mul(2.0).sub(
         tensor::log_prob_head(
-            hidden, head(), index_tensor(tree.target, at::kCPU),
+            hidden, head(), targets.ids,
             {.temperature = options.temperature / 2.0 / config().logit_scale, .cap = config().logit_cap})
             .log_prob);
-}
-
-RLALGO_INLINE Tensor Decoder::index_tensor(const std::vector<std::int64_t>& values, at::Device device) {
-  return tensor::from_values(values, at::TensorOptions().dtype(at::kLong).device(device));
 }
 
 RLALGO_INLINE DecoderConfig Decoder::untied() const {
@@ -377,6 +384,7 @@ RLALGO_INLINE std::vector<Tensor> Decoder::run(const TokenTree& tree, const Taps
   settings.checkpoints = checkpoints_;
   settings.load = taps.load;
   settings.replay = taps.replay;
+  settings.block = taps.block;
   if (graph && taps.dropout && adapter_ && adapter_->config.dropout > 0)
     settings.dropout = {settings.operations, adapter_->seed, taps.draw};
   const auto pass = std::make_shared<DecoderPass>(

@@ -55,13 +55,15 @@ RLALGO_INLINE std::vector<Tensor> DecoderPass::forward(const SharedTree& tree, s
   return run(tree.part.tree, &tree, rows);
 }
 
-RLALGO_INLINE void DecoderPass::lay_out(AttentionKind kind, const TokenTree& tree, const SharedTree* shared) {
+RLALGO_INLINE void DecoderPass::lay_out(AttentionKind kind, const TokenTree& tree, const SharedTree* shared,
+                                        tensor::HostBlock& block) {
   const at::Device device = weights_.embedding.device();
   const Operations& ops = *settings_.operations;
   const auto [window, scale, cap] = kind;
   if (layouts_.contains(kind)) return;
   if (shared == nullptr) {
-    AttentionLayout& layout = layouts_.emplace(kind, ops.lay_out(plan_attention(tree, window), device)).first->second;
+    AttentionLayout& layout = layouts_.emplace(kind, ops.lay_out(plan_attention(tree, window), at::kCPU)).first->second;
+    for (Tensor& index : layout.tensors) index = block.add(index);
     layout.scale = scale;
     layout.cap = cap;
     return;
@@ -75,10 +77,22 @@ RLALGO_INLINE std::vector<Tensor> DecoderPass::run(const TokenTree& tree, const 
                                                    const Tensor& rows) {
   const Operations& ops = *settings_.operations;
   const at::Device device = weights_.embedding.device();
+  tensor::HostBlock own(weights_.embedding.options());
+  tensor::HostBlock& block = settings_.block != nullptr ? *settings_.block : own;
+  settings_.block = nullptr;  // it does not live as long as this
+  const Tensor ids = block.add(tree.ids);
+  std::vector<RopeAngles> angles;
+  for (const Tensor& inverse : frequencies_) angles.push_back(rope_angles(inverse, tree.positions, block));
+  for (std::int64_t i = 0; i < deepest(); ++i) {
+    lay_out(kind(i), tree, shared, block);
+    if (const DeltaSpec& delta = config_.spec(i).delta; delta.present() && !delta_) {
+      delta_ = lay_out_delta(tree, delta.kernel, at::kCPU);
+      visit_indices(*delta_, [&](Tensor& index) { index = block.add(index); });
+    }
+  }
+  block.send();
   ropes_.clear();
-  for (std::size_t i = 0; i < frequencies_.size(); ++i)
-    ropes_.push_back(rope_table(frequencies_[i], tree.positions, config_.ropes[i], device));
-  const Tensor ids = tensor::from_values(tree.ids, at::TensorOptions().dtype(at::kLong).device(device));
+  for (std::size_t i = 0; i < angles.size(); ++i) ropes_.push_back(rope_table(angles[i], config_.ropes[i]));
   std::vector<Tensor> taps;
   auto wanted = depths_.begin();
   const auto tap = [&](std::int64_t depth, const Tensor& x) {
@@ -95,9 +109,6 @@ RLALGO_INLINE std::vector<Tensor> DecoderPass::run(const TokenTree& tree, const 
   if (config_.embedding_scale != 1.0) x.mul_(embedding_scale(config_, x.scalar_type()));
   tap(0, x);
   for (std::int64_t i = 0; i < deepest(); ++i) {
-    lay_out(kind(i), tree, shared);
-    if (const DeltaSpec& delta = config_.spec(i).delta; delta.present() && !delta_)
-      delta_ = lay_out_delta(tree, delta.kernel, device);
     LayerTape* tape = settings_.graph ? &tapes_.emplace_back() : nullptr;
     const Tensor chosen = i + 1 == config_.layers ? rows : Tensor();
     if (settings_.graph && settings_.checkpointed) {

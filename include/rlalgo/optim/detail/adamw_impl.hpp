@@ -23,6 +23,8 @@
 #include <rlalgo/tensor/tensor.hpp>
 
 // Needs the tensor type before it.
+#include <ATen/ops/_foreach_add_ops.h>
+#include <ATen/ops/_foreach_copy_ops.h>
 #include <ATen/ops/_fused_adamw_ops.h>
 
 namespace rlalgo::optim {
@@ -42,8 +44,102 @@ RLALGO_INLINE AdamW::AdamW(std::vector<model::Parameter> parameters, AdamWConfig
 
 RLALGO_INLINE void AdamW::step(double learning_rate) {
   const c10::NoGradGuard no_grad;
-  update(learning_rate, true);
-  update(learning_rate, false);
+  for (const bool decayed : {true, false}) {
+    update(learning_rate, decayed);
+    update_on_device(learning_rate, decayed, nullptr);
+  }
+}
+
+RLALGO_INLINE bool AdamW::clips_on_device() const {
+  return !entries_.empty() && std::all_of(entries_.begin(), entries_.end(), [&](const Entry& e) {
+    const at::Device device = e.parameter.value.device();
+    return !device.is_cpu() && device == entries_.front().parameter.value.device();
+  });
+}
+
+RLALGO_INLINE void AdamW::step(double learning_rate, const DeviceClip& clip) {
+  const c10::NoGradGuard no_grad;
+  for (const bool decayed : {true, false}) update_on_device(learning_rate, decayed, &clip);
+}
+
+RLALGO_INLINE void AdamW::update_list(const UpdateList& list, double learning_rate, bool decayed,
+                                      const DeviceClip* clip) const {
+  const auto given = [](const Tensor& x) { return x.defined() ? std::optional(x) : std::nullopt; };
+  at::_ops::_fused_adamw_::call(list.values, list.gradients, list.exp_avgs, list.exp_avg_sqs, {}, list.updates,
+                                learning_rate, config_.beta1, config_.beta2, decayed ? config_.weight_decay : 0.0,
+                                config_.epsilon, /*amsgrad=*/false, /*maximize=*/false,
+                                /*grad_scale=*/clip != nullptr ? given(clip->divisor) : std::nullopt,
+                                /*found_inf=*/clip != nullptr ? given(clip->skip) : std::nullopt);
+}
+
+RLALGO_INLINE void AdamW::update_on_device(double learning_rate, bool decayed, const DeviceClip* clip) {
+  const std::int64_t most = std::max<std::int64_t>(config_.elements_at_once, 1);
+  std::vector<Entry*> moved;
+  for (Entry& e : entries_)
+    if (e.parameter.weight_decay == decayed && !e.parameter.value.device().is_cpu() &&
+        e.parameter.value.grad().defined())
+      moved.push_back(&e);
+  if (moved.empty()) return;
+  std::vector<Tensor> counts;
+  for (const Entry* e : moved) counts.push_back(e->updates);
+  if (clip == nullptr)
+    at::_ops::_foreach_add__Scalar::call(counts, 1.0);
+  else
+    at::_ops::_foreach_add__Tensor::call(counts, clip->skip.neg().add_(1.0), 1.0);
+  std::map<std::pair<std::string, c10::ScalarType>, UpdateList> whole;  // by device and dtype
+  // With a master of its own: pieces of parameters, and for their gradients in its precision the same memory.
+  struct Piece {
+    const Entry* entry;
+    std::int64_t begin, size;
+  };
+  std::vector<Piece> pieces;
+  std::int64_t together = 0;
+  const auto flush = [&] {
+    if (pieces.empty()) return;
+    const Tensor wide = pieces.front().entry->weight.master().new_empty({together});
+    UpdateList list;
+    std::vector<Tensor> narrow, published;
+    std::int64_t at = 0;
+    for (const Piece& p : pieces) {
+      const auto part = [&](const Tensor& x) { return x.view({-1}).narrow(0, p.begin, p.size); };
+      list.values.push_back(part(p.entry->weight.master()));
+      list.gradients.push_back(wide.narrow(0, std::exchange(at, at + p.size), p.size));
+      list.exp_avgs.push_back(part(p.entry->exp_avg));
+      list.exp_avg_sqs.push_back(part(p.entry->exp_avg_sq));
+      list.updates.push_back(p.entry->updates);
+      narrow.push_back(part(p.entry->parameter.value.grad().contiguous()));
+      published.push_back(part(p.entry->weight.value().detach()));
+    }
+    at::_ops::_foreach_copy_::call(list.gradients, narrow, false);
+    update_list(list, learning_rate, decayed, clip);
+    at::_ops::_foreach_copy_::call(published, list.values, false);
+    pieces.clear();
+    together = 0;
+  };
+  for (const Entry* e : moved) {
+    if (!e->weight.separate()) {
+      UpdateList& list = whole[{e->weight.master().device().str(), e->weight.master().scalar_type()}];
+      list.values.push_back(e->weight.master());
+      list.gradients.push_back(e->weight.gradient());
+      list.exp_avgs.push_back(e->exp_avg);
+      list.exp_avg_sqs.push_back(e->exp_avg_sq);
+      list.updates.push_back(e->updates);
+      continue;
+    }
+    const Entry* const first = pieces.empty() ? e : pieces.front().entry;
+    if (first->weight.master().device() != e->weight.master().device() ||
+        first->parameter.value.scalar_type() != e->parameter.value.scalar_type())
+      flush();
+    for (std::int64_t begin = 0; begin < e->weight.master().numel();) {
+      if (together == most) flush();
+      const std::int64_t size = std::min(most - together, e->weight.master().numel() - begin);
+      pieces.push_back({e, begin, size});
+      together += size;
+      begin += size;
+    }
+  }
+  flush();
+  for (const auto& [kind, list] : whole) update_list(list, learning_rate, decayed, clip);
 }
 
 RLALGO_INLINE void AdamW::zero_grad() {
@@ -68,21 +164,13 @@ RLALGO_INLINE void AdamW::load_state(const std::map<std::string, Tensor>& state)
 }
 
 RLALGO_INLINE void AdamW::update(double learning_rate, bool decayed) {
-  struct Lists {
-    std::vector<Tensor> values, gradients, exp_avgs, exp_avg_sqs, updates;
-  } whole;
-  const auto apply = [&](const Lists& x) {
-    at::_ops::_fused_adamw_::call(x.values, x.gradients, x.exp_avgs, x.exp_avg_sqs, {}, x.updates, learning_rate,
-                                  config_.beta1, config_.beta2, decayed ? config_.weight_decay : 0.0, config_.epsilon,
-                                  /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/std::nullopt,
-                                  /*found_inf=*/std::nullopt);
-  };
+  UpdateList whole;
 #if defined(__x86_64__)
   // Of a bfloat16 weight whose gradient lies as it does, by a kernel of our own.
   const auto update_at_once = [&](Entry& e, const Tensor& gradient) {
     const Tensor& value = e.parameter.value;
     if (value.scalar_type() != c10::ScalarType::BFloat16 || gradient.scalar_type() != value.scalar_type() ||
-        !value.device().is_cpu() || !gradient.is_contiguous() || !cpu::has_lanes())
+        !gradient.is_contiguous() || !cpu::has_lanes())
       return false;
     const double t = *e.updates.data_ptr<float>();
     const detail::AdamWNumbers numbers(learning_rate, config_.beta1, config_.beta2, config_.epsilon,
@@ -108,13 +196,13 @@ RLALGO_INLINE void AdamW::update(double learning_rate, bool decayed) {
       const auto piece = [&](const Tensor& x) { return x.narrow(0, begin, count); };
       if (!wide.defined() || wide.size(0) < count) wide = master.new_empty({count});
       const Tensor copy = wide.narrow(0, 0, count).copy_(piece(g));
-      apply({{piece(master)}, {copy}, {piece(m)}, {piece(v)}, {e.updates}});
+      update_list({{piece(master)}, {copy}, {piece(m)}, {piece(v)}, {e.updates}}, learning_rate, decayed, nullptr);
       piece(value).copy_(piece(master));
     }
   };
   for (Entry& e : entries_) {
     const Tensor& gradient = e.parameter.value.grad();
-    if (e.parameter.weight_decay != decayed || !gradient.defined()) continue;
+    if (e.parameter.weight_decay != decayed || !gradient.defined() || !e.parameter.value.device().is_cpu()) continue;
     e.updates.add_(1.0);
     if (e.weight.separate()) {
 #if defined(__x86_64__)
@@ -129,7 +217,7 @@ RLALGO_INLINE void AdamW::update(double learning_rate, bool decayed) {
     whole.exp_avg_sqs.push_back(e.exp_avg_sq);
     whole.updates.push_back(e.updates);
   }
-  if (!whole.values.empty()) apply(whole);
+  if (!whole.values.empty()) update_list(whole, learning_rate, decayed, nullptr);
 }
 
 }  // namespace rlalgo::optim

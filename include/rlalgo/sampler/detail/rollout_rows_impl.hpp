@@ -38,37 +38,37 @@ inline bool has_likelihood(const data::Rollout& r, std::size_t t) {
   return r.answer_mask.empty() || r.answer_mask[t] != 0;
 }
 
-// Concatenates one column of all rows [N], 0 for the tokens of answers; undefined when a row lacks it.
-inline tensor::Tensor concatenate(std::span<const data::Rollout* const> rows, RolloutColumn column,
-                                  const tensor::Tensor& like) {
+// One column of all rows [N], 0 for the tokens of answers; undefined when a row lacks it.
+inline tensor::Tensor concatenate(std::span<const data::Rollout* const> rows, RolloutColumn column, std::size_t tokens,
+                                  tensor::HostBlock& block) {
   std::vector<double> flat;
-  flat.reserve(static_cast<std::size_t>(like.numel()));
+  flat.reserve(tokens);
   for (const data::Rollout* r : rows) {
     const std::vector<float>& values = r->*column;
     if (values.size() != r->completion_ids.size()) return {};
     flat.insert(flat.end(), values.begin(), values.end());
   }
-  flat.resize(static_cast<std::size_t>(like.numel()), 0.0);
-  return tensor::from_values(flat, like.options().requires_grad(false));
+  flat.resize(tokens, 0.0);
+  return block.add_numbers(flat);
 }
 
-// The old log-probs of all rows [N], 0 for the tokens of answers; of a row without them the detached ones of now.
-inline tensor::Tensor old_or_current(std::span<const data::Rollout* const> rows, const tensor::Tensor& log_prob) {
-  const auto brings = [](const data::Rollout* r) {
-    return !r->completion_ids.empty() && r->old_log_probs.size() == r->completion_ids.size();
-  };
-  if (std::none_of(rows.begin(), rows.end(), brings)) return log_prob.detach();
-  const tensor::Tensor now = log_prob.detach().to(at::kCPU, at::kDouble).contiguous();
-  const double* current = now.const_data_ptr<double>();
-  std::vector<double> flat(current, current + now.numel());
-  std::size_t at = 0;
+// The old log-probs of all rows [N], 0 for the tokens of answers; those of a row without them are the detached ones of now.
+inline void add_old_log_probs(std::span<const data::Rollout* const> rows, std::size_t tokens, tensor::HostBlock& block,
+                              RolloutRows::Columns& columns) {
+  std::vector<double> flat;
+  std::vector<std::uint8_t> known;
   for (const data::Rollout* r : rows) {
-    if (brings(r))
-      std::copy(r->old_log_probs.begin(), r->old_log_probs.end(), flat.begin() + static_cast<std::ptrdiff_t>(at));
-    at += r->completion_ids.size();
+    const bool brings = r->old_log_probs.size() == r->completion_ids.size();
+    known.insert(known.end(), r->completion_ids.size(), brings ? 1 : 0);
+    if (brings) flat.insert(flat.end(), r->old_log_probs.begin(), r->old_log_probs.end());
+    flat.resize(known.size(), 0.0);
   }
-  std::fill(flat.begin() + static_cast<std::ptrdiff_t>(at), flat.end(), 0.0);
-  return tensor::from_values(flat, log_prob.options().requires_grad(false));
+  if (std::find(known.begin(), known.end(), 1) == known.end()) return;
+  const bool all = std::find(known.begin(), known.end(), 0) == known.end();
+  flat.resize(tokens, 0.0);
+  known.resize(tokens, 1);
+  columns.data.old_log_prob = block.add_numbers(flat);
+  if (!all) columns.known = block.add(tensor::from_values(known, at::TensorOptions().dtype(at::kBool)));
 }
 
 inline std::vector<float> slice_floats(const tensor::Tensor& column, std::int64_t begin, std::int64_t length) {
@@ -117,13 +117,9 @@ RLALGO_INLINE void RolloutRows::count(View rows, const loss::Needs& needs, loss:
   }
 }
 
-RLALGO_INLINE loss::Scored RolloutRows::collate(View rows, const model::Scores& scores, const loss::Needs& needs) {
-  const auto total = static_cast<std::size_t>(scores.log_prob.numel());
-  const auto options = scores.log_prob.options().requires_grad(false);
+RLALGO_INLINE RolloutRows::Columns RolloutRows::columns(View rows, const loss::Needs& needs, tensor::HostBlock& block) {
   std::vector<double> mask, lengths, advantages;
   std::vector<std::int64_t> row;
-  mask.reserve(total);
-  row.reserve(total);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Row& r = *rows[i];
     for (std::size_t t = 0; t < r.completion_ids.size(); ++t) {
@@ -140,15 +136,28 @@ RLALGO_INLINE loss::Scored RolloutRows::collate(View rows, const model::Scores& 
     for (std::size_t t = 0; t < answer; ++t) likelihood.push_back(detail::has_likelihood(*rows[i], t) ? 1.0 : 0.0);
     row.insert(row.end(), answer, static_cast<std::int64_t>(i));
   }
-  loss::Scored scored = detail::scored_columns(scores, mask, row, lengths);
-  scored.advantage = tensor::from_values(advantages, options);                                     // [R]
-  if (needs.answer_likelihood) scored.likelihood_mask = tensor::from_values(likelihood, options);  // [N]
-  if (needs.old_log_prob) scored.old_log_prob = detail::old_or_current(rows, scores.log_prob);
+  Columns out{detail::data_columns(mask, row, lengths, block)};
+  loss::Scored& scored = out.data;
+  scored.advantage = block.add_numbers(advantages);                                     // [R]
+  if (needs.answer_likelihood) scored.likelihood_mask = block.add_numbers(likelihood);  // [N]
+  if (needs.old_log_prob) detail::add_old_log_probs(rows, mask.size(), block, out);
   if (needs.reference_log_prob)
-    scored.reference_log_prob = detail::concatenate(rows, &Row::reference_log_probs, scores.log_prob);
+    scored.reference_log_prob = detail::concatenate(rows, &Row::reference_log_probs, mask.size(), block);
   if (needs.sampling_log_prob)
-    scored.sampling_log_prob = detail::concatenate(rows, &Row::sampling_log_probs, scores.log_prob);
+    scored.sampling_log_prob = detail::concatenate(rows, &Row::sampling_log_probs, mask.size(), block);
+  return out;
+}
+
+RLALGO_INLINE loss::Scored RolloutRows::collate(View /*rows*/, const model::Scores& scores,
+                                                const loss::Needs& /*needs*/, const Columns& columns) {
+  loss::Scored scored = detail::with_scores(columns.data, scores);
+  if (columns.known.defined())
+    scored.old_log_prob = tensor::where(columns.known, scored.old_log_prob, scores.log_prob.detach());
   return scored;
+}
+
+RLALGO_INLINE loss::Scored RolloutRows::collate(View rows, const model::Scores& scores, const loss::Needs& needs) {
+  return detail::collated<RolloutRows>(rows, scores, needs);
 }
 
 RLALGO_INLINE std::int64_t RolloutRows::tokens(const Row& r) {
@@ -168,10 +177,11 @@ RLALGO_INLINE void RolloutRows::score(model::Policy& policy, std::span<Row* cons
 
 RLALGO_INLINE void RolloutRows::store(std::span<Row* const> rows, const tensor::Tensor& log_prob,
                                       RolloutColumn column) {
+  const tensor::Tensor here = log_prob.detach().to(at::kCPU, at::kFloat);  // one copy of all rows
   std::int64_t begin = 0;
   for (Row* r : rows) {
     const auto length = static_cast<std::int64_t>(r->completion_ids.size());
-    r->*column = detail::slice_floats(log_prob, begin, length);
+    r->*column = detail::slice_floats(here, begin, length);
     begin += length;
   }
 }
@@ -202,10 +212,11 @@ RLALGO_INLINE void RolloutRows::complete(std::span<Row* const> rows, const Score
 }
 
 RLALGO_INLINE void RolloutRows::remember(std::span<Row* const> rows, const tensor::Tensor& log_prob) {
+  const tensor::Tensor here = log_prob.detach().to(at::kCPU, at::kFloat);
   std::int64_t begin = 0;
   for (Row* r : rows) {
     const auto length = static_cast<std::int64_t>(r->completion_ids.size());
-    if (r->old_log_probs.empty()) r->old_log_probs = detail::slice_floats(log_prob, begin, length);
+    if (r->old_log_probs.empty()) r->old_log_probs = detail::slice_floats(here, begin, length);
     begin += length;
   }
 }

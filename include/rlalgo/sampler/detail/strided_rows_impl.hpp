@@ -100,8 +100,7 @@ RLALGO_INLINE void StridedRows::count(View rows, const loss::Needs& needs, loss:
   }
 }
 
-RLALGO_INLINE loss::Scored StridedRows::collate(View rows, const model::Scores& scores, const loss::Needs& needs) {
-  const auto options = scores.log_prob.options().requires_grad(false);
+RLALGO_INLINE StridedRows::Columns StridedRows::columns(View rows, const loss::Needs& needs, tensor::HostBlock& block) {
   std::vector<double> mask, likelihood, lengths, advantages;
   std::vector<std::int64_t> row;
   const auto add = [&](std::size_t tokens, bool generated, double advantage) {
@@ -115,10 +114,19 @@ RLALGO_INLINE loss::Scored StridedRows::collate(View rows, const model::Scores& 
     for (const Block& block : r->blocks)
       for (std::size_t j = 0; j < block.samples.size(); ++j) add(block.samples[j].size(), true, block.advantage[j]);
   for (const Row* r : rows) add(likelihood_targets(*r, needs).size(), false, 0.0);
-  loss::Scored scored = detail::scored_columns(scores, mask, row, lengths);
-  scored.advantage = tensor::from_values(advantages, options);                                     // [R]
-  if (needs.answer_likelihood) scored.likelihood_mask = tensor::from_values(likelihood, options);  // [N]
-  return scored;
+  Columns out = detail::data_columns(mask, row, lengths, block);
+  out.advantage = block.add_numbers(advantages);                                     // [R]
+  if (needs.answer_likelihood) out.likelihood_mask = block.add_numbers(likelihood);  // [N]
+  return out;
+}
+
+RLALGO_INLINE loss::Scored StridedRows::collate(View /*rows*/, const model::Scores& scores,
+                                                const loss::Needs& /*needs*/, const Columns& columns) {
+  return detail::with_scores(columns, scores);
+}
+
+RLALGO_INLINE loss::Scored StridedRows::collate(View rows, const model::Scores& scores, const loss::Needs& needs) {
+  return detail::collated<StridedRows>(rows, scores, needs);
 }
 
 RLALGO_INLINE std::int64_t StridedRows::tokens(const Row& row) {

@@ -40,13 +40,24 @@ RLALGO_INLINE bool choose_kernels(std::string_view list) {
   return !none;
 }
 
-RLALGO_INLINE const cuda::Kernels* cuda_kernels() {
+namespace detail {
+
+inline bool kernels_are_used() {
   static const bool used = [] {
     const char* const list = std::getenv("RLALGO_CUDA_KERNELS");
     const std::string_view chosen = list == nullptr ? kernels_by_default : std::string_view(list);
     return chosen != "none" && choose_kernels(chosen);  // none: those that a test gives stay on
   }();
-  return used ? cuda::compiled() : nullptr;
+  return used;
+}
+
+}  // namespace detail
+
+RLALGO_INLINE const cuda::Kernels* cuda_kernels() { return detail::kernels_are_used() ? cuda::compiled() : nullptr; }
+
+RLALGO_INLINE const VarlenAttention* flash_attention() {
+  static const FlashAttention flash;
+  return detail::kernels_are_used() && cuda::in_use(cuda::Kernel::flash_attention) ? &flash : nullptr;
 }
 
 RLALGO_INLINE OwnKernels& own_kernels() {

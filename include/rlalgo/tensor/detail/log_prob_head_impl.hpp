@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -344,16 +345,22 @@ RLALGO_INLINE void LogProbTiles::check(const Tensor& targets) const {
                  .found = std::to_string(options_.temperature),
                  .expected = "a finite number above 0"});
   if (targets.size(0) == 0 || !targets.is_cpu()) return;
-  const std::int64_t low = targets.min().item<std::int64_t>(), high = targets.max().item<std::int64_t>();
-  if (low < 0 || high >= weight_.size(0))
-    core::raise("tensor", 2,
-                {.what = "target token outside the vocabulary",
-                 .found = std::to_string(low < 0 ? low : high),
-                 .expected = "0 … " + std::to_string(weight_.size(0) - 1),
-                 .remedy = "check that tokenizer and model belong together"});
+  const Tensor here = targets.contiguous();
+  require_targets({here.const_data_ptr<std::int64_t>(), static_cast<std::size_t>(here.numel())}, weight_.size(0));
 }
 
 }  // namespace detail
+
+RLALGO_INLINE void require_targets(std::span<const std::int64_t> targets, std::int64_t vocabulary) {
+  if (targets.empty()) return;
+  const auto [low, high] = std::minmax_element(targets.begin(), targets.end());
+  if (*low >= 0 && *high < vocabulary) return;
+  core::raise("tensor", 2,
+              {.what = "target token outside the vocabulary",
+               .found = std::to_string(*low < 0 ? *low : *high),
+               .expected = "0 … " + std::to_string(vocabulary - 1),
+               .remedy = "check that tokenizer and model belong together"});
+}
 
 RLALGO_INLINE LogProbs log_prob_head(const Tensor& hidden, const Tensor& weight, const Tensor& targets,
                                      const LogProbOptions& options, const Tensor& bias) {

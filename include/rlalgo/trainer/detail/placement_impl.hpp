@@ -10,6 +10,7 @@
 #include <memory>
 #include <numeric>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -177,16 +178,39 @@ RLALGO_INLINE WholePlacement::WholePlacement(model::Policy& policy, std::shared_
   policy.set_gate(sums_);
 }
 
-RLALGO_INLINE double WholePlacement::reduce_gradients(double max_norm, double factor) {
+RLALGO_INLINE std::vector<tensor::Tensor> WholePlacement::reduced(double factor) {
   scale_gradients(parameters_, factor);
-  std::vector<tensor::Tensor> gradients;
-  if (sums_ != nullptr) {
-    world_->barrier("sum of gradients");
-    gradients = sums_->finish();
-  } else {
-    gradients = summed_gradients(*world_, parameters_);
-  }
+  if (sums_ == nullptr) return summed_gradients(*world_, parameters_);
+  world_->barrier("sum of gradients");
+  return sums_->finish();
+}
+
+RLALGO_INLINE double WholePlacement::reduce_gradients(double max_norm, double factor) {
+  std::vector<tensor::Tensor> gradients = reduced(factor);
   return optim::clip_grad_norm(gradients, max_norm);
+}
+
+RLALGO_INLINE optim::DeviceClip Placement::reduce_on_device(double /*max_norm*/, double /*factor*/,
+                                                            std::span<const tensor::Tensor> /*losses*/) {
+  core::raise("trainer", 44,
+              {.what = "gradients that lie so cannot be clipped without the host",
+               .remedy = "ask clips_on_device(), or call reduce_gradients()"});
+}
+
+RLALGO_INLINE bool WholePlacement::clips_on_device() const {
+  return !parameters_.empty() && std::all_of(parameters_.begin(), parameters_.end(), [&](const model::Parameter& p) {
+    const at::Device device = p.value.device();
+    return !device.is_cpu() && device == parameters_.front().value.device();
+  });
+}
+
+RLALGO_INLINE optim::DeviceClip WholePlacement::reduce_on_device(double max_norm, double factor,
+                                                                 std::span<const tensor::Tensor> losses) {
+  std::vector<tensor::Tensor> gradients = reduced(factor);
+  // Nothing was differentiated: as a gradient of zeros.
+  if (gradients.empty())
+    gradients.push_back(tensor::zeros({1}, parameters_.front().value.options().requires_grad(false)));
+  return optim::device_clip(gradients, max_norm, losses);
 }
 
 RLALGO_INLINE std::vector<std::pair<std::string, double>> WholePlacement::seconds() {

@@ -1,0 +1,54 @@
+// Clipping by global norm of gradients that lie on a device, without the host: what an update divides them by, and whether it is to leave
+// everything as it is.
+//
+//   n = ‖(‖g₁‖, …, ‖g_k‖)‖₂;   divisor = max(1, (n + 1e-6) / max_norm);   skip = 1 where n or a loss is not finite, else 0
+//
+// clip.hpp multiplies by a coefficient where this divides by the inverse of it, so an update
+// differs by a rounding. The optimizer applies both (Optimizer::step(rate, clip)); the host reads the norm whenever it likes.
+#pragma once
+
+#include <map>
+#include <span>
+#include <vector>
+
+#include <c10/core/GradMode.h>
+
+#include <rlalgo/optim/clip.hpp>
+#include <rlalgo/tensor/functions.hpp>
+#include <rlalgo/tensor/tensor.hpp>
+
+// Needs the tensor type before it.
+#include <ATen/ops/_foreach_norm_ops.h>
+
+namespace rlalgo::optim {
+
+struct DeviceClip {
+  Tensor norm;          // [] before clipping
+  Tensor divisor = {};  // [] float32, at least 1; undefined: nothing is clipped
+  Tensor skip = {};     // [] float32, 0 or 1
+};
+
+// `gradients` (at least one) on one device; max_norm 0: measure only. `losses`: numbers there that must be finite, too.
+[[nodiscard]] inline DeviceClip device_clip(std::span<const Tensor> gradients, double max_norm,
+                                            std::span<const Tensor> losses = {}) {
+  const c10::NoGradGuard no_grad;
+  std::map<c10::ScalarType, std::vector<Tensor>> lists;  // one call each
+  auto dtype = c10::ScalarType::Undefined;
+  for (const Tensor& g : gradients) {
+    lists[g.scalar_type()].push_back(g.detach());
+    dtype = dtype == c10::ScalarType::Undefined ? norm_type(g) : c10::promoteTypes(dtype, norm_type(g));
+  }
+  std::vector<Tensor> norms;
+  for (const auto& [type, list] : lists)
+    for (const Tensor& norm : at::_ops::_foreach_norm_Scalar::call(list, 2, norm_type(list.front())))
+      norms.push_back(norm.to(dtype));
+  DeviceClip clip{tensor::stack(norms).norm()};
+  if (max_norm > 0.0) clip.divisor = clip.norm.add(1e-6).div_(max_norm).clamp_min_(1.0).to(c10::ScalarType::Float);
+  std::vector<Tensor> finite = {clip.norm};
+  for (const Tensor& loss : losses) finite.push_back(loss.detach().reshape({}).to(dtype));
+  const Tensor all = tensor::stack(finite);
+  clip.skip = all.sub(all).sum().ne(0).to(c10::ScalarType::Float);  // x − x is 0, or NaN where x is not finite
+  return clip;
+}
+
+}  // namespace rlalgo::optim
