@@ -18,7 +18,7 @@ TEST_CASE("handles of a block have their values, shapes and dtypes once it is se
   const auto narrow = block.add_numbers({1.0 / 3.0}, at::kBFloat16);
   const auto none = block.add_numbers({});
   const auto square = block.add(at::arange(6).view({2, 3}).t());
-  const auto flags = block.add(at::tensor({1, 0}, at::kBool));
+  const auto flags = block.add(at::tensor({1, 0}, at::kLong).to(at::kBool));
   CHECK_FALSE(block.sent());
   CHECK(ids.numel() == 0);
   block.send();
@@ -29,7 +29,7 @@ TEST_CASE("handles of a block have their values, shapes and dtypes once it is se
   CHECK(narrow.equal(at::tensor({1.0 / 3.0}, at::kDouble).to(at::kBFloat16)));
   CHECK(none.sizes() == at::IntArrayRef{0});
   CHECK(square.equal(at::arange(6).view({2, 3}).t()));
-  CHECK(flags.equal(at::tensor({1, 0}, at::kBool)));
+  CHECK(flags.equal(at::tensor({1, 0}, at::kLong).to(at::kBool)));
   for (const auto& x : {ids, numbers, exact, narrow, square}) {
     CHECK(x.is_contiguous());
     CHECK(reinterpret_cast<std::uintptr_t>(x.const_data_ptr()) % 64 ==
