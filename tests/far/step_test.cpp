@@ -121,13 +121,15 @@ TEST_CASE("clipping and AdamW on a device are the CPU's, by a few calls and with
             found = clip.norm;
           });
           CHECK(count.scalars + count.copies_out + count.copies_in == 0);
-          if (at_once > 1000) CHECK(count.operators <= 28);
+          if (at_once > 1000)
+            CHECK(count.operators <= 36);  // ATen takes lists apart where a device has no kernel for them
           CHECK(found.to(at::kCPU).item<double>() == Approx(norm).epsilon(1e-6));
         }
         const auto a = here(near.state()), b = here(far.state());
         REQUIRE(a.size() == b.size());
         for (std::size_t i = 0; i < a.size(); ++i) {
-          if (most == 1e6)
+          // In bfloat16 the CPU has a kernel of its own, and ATen's rounds the last elements of a tensor otherwise.
+          if (most == 1e6 && type != at::kBFloat16)
             CHECK(b[i].equal(a[i]));
           else
             CHECK(b[i].allclose(a[i], 1e-5, 1e-7));
