@@ -8,7 +8,8 @@
 // Symbols: G → run.rollouts.geometry.num_generations, β → method.penalty.beta (0: OnlineInputs::reference is not needed), ε →
 // method.clip.epsilon_low, ε_high → method.clip.epsilon_high.
 // Rewards: R_i = Σ_k w_k·R_ik, clipped to penalty.range; NaN = not applicable (aggregation/sum_minus_kl.hpp).
-// Reduction: mean over the completions of the optimizer step and all ranks; a completion has one ratio, no length term.
+// Reduction: mean over the completions of the optimizer step and all ranks; a completion has one ratio, no length term,
+// and one whose tokens carry no loss has the ratio 1.
 // Units: log-probs in nats at the sampling temperature.
 // Metrics: docs/algorithms/rloo.md.
 // Errors: those of trainer/trainer.hpp and sampler/rollouts.hpp.
@@ -21,13 +22,13 @@
 #include <rlalgo/loss/completion_ratio.hpp>
 #include <rlalgo/loss/no_kl.hpp>
 #include <rlalgo/loss/policy_gradient.hpp>
-#include <rlalgo/loss/sequence_mean.hpp>
+#include <rlalgo/loss/row_mean.hpp>
 #include <rlalgo/trainer/online.hpp>
 
 namespace rlalgo {
 
 struct Rloo {
-  using Loss = loss::PolicyGradient<loss::ClippedRatio, loss::CompletionRatio, loss::NoKl, loss::SequenceMean>;
+  using Loss = loss::PolicyGradient<loss::ClippedRatio, loss::CompletionRatio, loss::NoKl, loss::RowMean>;
   using Estimator = advantage::LeaveOneOut;
   using Aggregation = aggregation::SumMinusKl;
 

@@ -36,6 +36,25 @@ TEST_CASE("prepared answers come back; another key is a miss") {
   CHECK(identity_of(back->train) == identity_of(sample()));
 }
 
+TEST_CASE("what was cut off completions is kept, and part of the identity") {
+  const rlalgo::support::ScratchDirectory scratch;
+  const std::vector<TokenId> prompt = {1, 2}, answer = {3}, rest = {4, 5};
+  AnswerSet cut(1), other(1);
+  cut.append(0, true, prompt, answer, rest);
+  cut.append(1, false, rest, prompt);
+  other.append(0, true, prompt, answer);
+  other.append(1, false, rest, prompt);
+  CHECK(identity_of(cut) != identity_of(other));
+  const auto file = scratch.path() / "answers.bin";
+  write_prepared(file, "k", {cut, AnswerSet(1), {}});
+  const auto back = read_prepared(file, "k");
+  REQUIRE(back.has_value());
+  CHECK(identity_of(back->train) == identity_of(cut));
+  CHECK(back->train.answer(0).ids == std::vector<TokenId>{1, 2, 3});
+  CHECK(back->train.whole_completion(0).size() == 3);
+  CHECK(back->train.answer(1).ids == std::vector<TokenId>{4, 5, 1, 2});
+}
+
 TEST_CASE("a damaged file is data.27") {
   const rlalgo::support::ScratchDirectory scratch;
   const auto file = scratch.path() / "answers.bin";

@@ -1,4 +1,6 @@
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include <support/catch.hpp>
 
@@ -29,6 +31,24 @@ TEST_CASE("answers are packed and come back whole") {
   CHECK(other.has_reference());
   CHECK(other.answer(1).reference_row == -2.5);
   CHECK(std::isnan(other.answer(1).mismatched_reference));
+}
+
+TEST_CASE("what was cut off a completion belongs to no answer, but to the whole completion") {
+  AnswerSet set(1);
+  set.append(0, true, std::vector<TokenId>{1, 2}, std::vector<TokenId>{3}, std::vector<TokenId>{4, 5});
+  set.append(1, false, std::vector<TokenId>{6}, std::vector<TokenId>{7, 8});
+  AnswerSet other(1);
+  other.append(set, 0);
+  const AnswerSet picked = set.selected(std::vector<std::size_t>{1, 0});
+  for (const auto& [s, i] : {std::pair{&set, 0}, std::pair{&other, 0}, std::pair{&picked, 1}}) {
+    CHECK(s->answer(i).ids == std::vector<TokenId>{1, 2, 3});
+    CHECK(s->completion(i).size() == 1);
+    CHECK(s->rest(i) == 2);
+    const auto whole = s->whole_completion(i);
+    CHECK(std::vector<TokenId>(whole.begin(), whole.end()) == std::vector<TokenId>{3, 4, 5});
+  }
+  CHECK(set.whole_completion(1).size() == 2);
+  CHECK(set.all_tokens() == 6);
 }
 
 TEST_CASE("a selection shares the ids; the same arena is not copied into") {

@@ -185,6 +185,14 @@ TEST_CASE("unpaired rows and their labels") {
     CHECK_THROWS_WITH(run({row(label)}, config), Catch::StartsWith("[rlalgo.data.24]"));
 }
 
+TEST_CASE("of unpaired answers what was cut off stays known") {
+  const TokenizeConfig config{.family = PreferenceFamily::unpaired, .max_length = 4, .filter = false};
+  const auto t = run({Json{{"prompt", "QQ"}, {"completion", "wxyz"}, {"label", true}}}, config);
+  CHECK(completion(t.set, 0) == std::vector<TokenId>{'w', 'x'});
+  const auto whole = t.set.whole_completion(0);
+  CHECK(std::vector<TokenId>(whole.begin(), whole.end()) == std::vector<TokenId>{'w', 'x', 'y', 'z', 258});
+}
+
 TEST_CASE("pairs become unpaired rows in turn") {
   const auto t = run({pair("Q", "a", "b"), pair("R", "c", "d")}, {.family = PreferenceFamily::unpaired});
   REQUIRE(t.set.examples() == 4);

@@ -4,7 +4,7 @@
 #include <rlalgo/loss/completion_ratio.hpp>
 #include <rlalgo/loss/no_kl.hpp>
 #include <rlalgo/loss/policy_gradient.hpp>
-#include <rlalgo/loss/sequence_mean.hpp>
+#include <rlalgo/loss/row_mean.hpp>
 
 namespace {
 using namespace scored_batch;
@@ -18,9 +18,9 @@ TEST_CASE("the completion ratio is the product of the token ratios") {
 }
 
 // Reference: TRL (rloo_trainer.py) in float64.
-TEST_CASE("the clipped completion ratio with the sequence mean is RLOO's loss") {
+TEST_CASE("the clipped completion ratio with the row mean is RLOO's loss") {
   const Scored s = two_rows();
-  const PolicyGradient<ClippedRatio, CompletionRatio, NoKl, SequenceMean> loss({});
+  const PolicyGradient<ClippedRatio, CompletionRatio, NoKl, RowMean> loss({});
   const Result result = loss(s, counts_of(s));
   CHECK(result.value.item<double>() == Approx(-0.4114388967).margin(1e-9).epsilon(0));
   check_close(gradient(result.value, s), {0, 0, 0, 0, 0.4885611033, 0.4885611033, 0, 0}, 1e-9);

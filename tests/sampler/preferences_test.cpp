@@ -94,6 +94,22 @@ TEST_CASE("the mismatched completion is that of the row before it in the step, w
   }
 }
 
+// As TRL's KTO collator: KL_input_ids = (prompt + the whole completion of the row before)[:max_length].
+TEST_CASE("a mismatched completion is the whole one, cut behind the prompt it stands beside") {
+  auto set = std::make_shared<data::AnswerSet>(1);
+  using Ids = std::vector<data::TokenId>;
+  set->append(0, true, Ids{1, 1, 1}, Ids{2}, Ids{3, 4, 5});
+  set->append(1, false, Ids{6}, Ids{7, 8, 9});
+  UnpairedAnswers rows(set, {.micro_batch_size = 2, .shuffle = false, .mismatched = true, .max_length = 4});
+  auto batch = rows.next(0);
+  CHECK(row(batch, 0).mismatched == Ids{7});
+  CHECK(row(batch, 1).mismatched == Ids{2, 3, 4});
+  UnpairedAnswers any(set, {.micro_batch_size = 2, .shuffle = false, .mismatched = true});
+  batch = any.next(0);
+  CHECK(row(batch, 0).mismatched == Ids{7, 8, 9});
+  CHECK(row(batch, 1).mismatched == Ids{2, 3, 4, 5});
+}
+
 TEST_CASE("a step of one label warns") {
   UnpairedAnswers rows(examples(4, 1), {.micro_batch_size = 1, .shuffle = false});
   REQUIRE(rows.next(0).warnings.size() == 1);

@@ -36,7 +36,8 @@ struct ReferenceConfig {
   struct Precomputed {
     std::int64_t batch_size = 1;
     std::int64_t examples_per_step = 1, evaluation_examples_per_step = 1;
-    bool mismatched = false;  // of mismatched completions, too
+    bool mismatched = false;      // of mismatched completions, too
+    std::int64_t max_length = 0;  // of those with their prompts
     std::optional<double> ld_alpha;
     std::filesystem::path directory;
     std::function<std::string()> identity;  // of the weights; reads their files
@@ -89,6 +90,7 @@ namespace detail {
       sampler::PrecomputeConfig settings{.batch_size = p.batch_size,
                                          .examples_per_step = per_step,
                                          .mismatched = p.mismatched,
+                                         .max_length = p.max_length,
                                          .ld_alpha = p.ld_alpha,
                                          .directory = p.directory,
                                          .model_identity = identity};

@@ -19,7 +19,8 @@ namespace rlalgo::config {
   out.sampling = {.micro_batch_size = c.micro_batch_size,
                   .gradient_accumulation_steps = c.gradient_accumulation_steps,
                   .shuffle = !recipe_of(c).in_dataset_order,
-                  .seed = c.seed};
+                  .seed = c.seed,
+                  .max_length = c.preference.sequence_len};
   out.evaluation_batch_size = c.eval_batch_size.value_or(0);
   const Plan plan = make_plan(c, examples, evaluates);
   out.trainer = trainer_settings(c, plan, examples, c.rl);

@@ -43,6 +43,7 @@
 #include <rlalgo/loss/no_kl.hpp>
 #include <rlalgo/loss/off_policy_mask.hpp>
 #include <rlalgo/loss/policy_gradient.hpp>
+#include <rlalgo/loss/row_mean.hpp>
 #include <rlalgo/loss/sampling_correction.hpp>
 #include <rlalgo/loss/sapo.hpp>
 #include <rlalgo/loss/sequence_mean.hpp>
@@ -140,6 +141,7 @@ namespace detail {
 
 [[nodiscard]] inline loss::AnyReduction::Config reduction(const RunConfig& c) {
   using loss::AnyReduction;
+  if (level_of(c) == LevelPart::completion) return AnyReduction::of(loss::RowMean());
   switch (objective_of(c).reduction) {
     case ReductionPart::token_mean:
       return AnyReduction::of(loss::TokenMean());

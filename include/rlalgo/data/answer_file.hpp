@@ -1,6 +1,6 @@
 // Tokenized preference data, and reference log-probs, on disk: prepared once, read again by later runs.
 //
-//   file = "rlalgo answers 4\n" · key · arrays (a count of 8 bytes, then the elements, padded to 8 bytes) · digest
+//   file = "rlalgo answers 5\n" · key · arrays (a count of 8 bytes, then the elements, padded to 8 bytes) · digest
 //
 // Neither side holds the ids in memory: they are written through a buffer and read by mapping the file.
 //

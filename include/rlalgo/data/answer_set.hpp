@@ -28,14 +28,16 @@ class AnswerSet {
   [[nodiscard]] std::size_t examples() const noexcept { return entries_.size() / per_example_; }
   [[nodiscard]] bool empty() const noexcept { return entries_.empty(); }
 
-  // `row` is the example's row in the dataset it was read from.
-  void append(std::int64_t row, bool desirable, std::span<const TokenId> prompt, std::span<const TokenId> completion);
+  // `row` is the example's row in the dataset it was read from; `rest` what was cut off the completion's end.
+  void append(std::int64_t row, bool desirable, std::span<const TokenId> prompt, std::span<const TokenId> completion,
+              std::span<const TokenId> rest = {});
 
   // Example `example` of another set, as example number examples() of this one. Ids of another arena are copied.
   void append(const AnswerSet& other, std::size_t example);
 
   // An entry over ids that lie in the arena already.
-  void add(std::int64_t row, bool desirable, std::size_t begin, std::size_t prompt, std::size_t completion);
+  void add(std::int64_t row, bool desirable, std::size_t begin, std::size_t prompt, std::size_t completion,
+           std::size_t rest = 0);
 
   // Examples order[0], order[1], … as a set over the same ids.
   [[nodiscard]] AnswerSet selected(std::span<const std::size_t> order) const;
@@ -45,6 +47,9 @@ class AnswerSet {
   // Prompt and completion of answer `i`.
   [[nodiscard]] std::span<const TokenId> ids(std::size_t i) const;
   [[nodiscard]] std::span<const TokenId> completion(std::size_t i) const { return ids(i).subspan(entries_[i].prompt); }
+  // With what was cut off its end: as it stands beside another prompt.
+  [[nodiscard]] std::span<const TokenId> whole_completion(std::size_t i) const;
+  [[nodiscard]] std::size_t rest(std::size_t i) const { return entries_[i].rest; }
   [[nodiscard]] std::int64_t tokens(std::size_t i) const { return static_cast<std::int64_t>(entries_[i].size); }
   [[nodiscard]] std::int64_t row(std::size_t i) const { return entries_[i].row; }
   [[nodiscard]] bool desirable(std::size_t i) const { return entries_[i].desirable != 0; }
@@ -62,6 +67,7 @@ class AnswerSet {
     std::uint64_t begin;
     std::uint32_t size;
     std::uint32_t prompt : 31, desirable : 1;
+    std::uint32_t rest;  // tokens behind these, cut off
   };
   std::size_t per_example_;
   std::shared_ptr<IdArena> ids_;

@@ -115,6 +115,7 @@ class PreferenceTokenizer {
  private:
   struct Tokens {
     std::vector<std::vector<TokenId>> prompts, answers;  // one of each per answer
+    std::vector<std::vector<TokenId>> rests = {};        // of unpaired answers: what was cut off their ends
   };
 
   static bool label_of(const Json& row, const std::string& where);

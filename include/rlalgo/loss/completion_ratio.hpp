@@ -2,7 +2,7 @@
 //
 //   c_i = exp( Σ_t m (x − o) )
 //
-// Source: RLOO (Ahmadian et al., arXiv 2402.14740) as TRL implements it: ClippedRatio over this with SequenceMean.
+// Source: RLOO (Ahmadian et al., arXiv 2402.14740) as TRL implements it: ClippedRatio over this with RowMean.
 #pragma once
 
 #include <rlalgo/loss/policy_terms.hpp>

@@ -31,6 +31,7 @@ struct PrecomputeConfig {
   std::int64_t batch_size = 1;         // examples per forward pass
   std::int64_t examples_per_step = 1;  // of training, for mismatched completions
   bool mismatched = false;
+  std::int64_t max_length = 0;  // as PreferencesConfig has it
   std::optional<double> ld_alpha = {};
   std::filesystem::path directory = {};  // of the cache; empty: nothing is read or written
   std::string model_identity = {};       // what the reference's weights are
@@ -81,6 +82,7 @@ data::ReferenceColumns reference_columns(model::Policy& reference, std::shared_p
                                           .gradient_accumulation_steps = 1,
                                           .shuffle = false,
                                           .mismatched = true,
+                                          .max_length = config.max_length,
                                           .count_tokens = false});
   for (std::int64_t s = 0; s < blocks.steps(); ++s) {
     auto batch = blocks.next(s);
@@ -104,7 +106,8 @@ bool precompute_reference(model::Policy& reference, const std::shared_ptr<data::
                           const PrecomputeConfig& config) {
   std::string key = config.model_identity + " " + data::identity_of(*set);
   if (config.ld_alpha) key += " ld " + std::to_string(*config.ld_alpha);
-  if (config.mismatched) key += " step " + std::to_string(config.examples_per_step);
+  if (config.mismatched)
+    key += " step " + std::to_string(config.examples_per_step) + " within " + std::to_string(config.max_length);
   const std::filesystem::path file = config.directory / ("reference-" + core::Digest().add(key).hex() + ".bin");
   if (!config.directory.empty()) {
     if (auto known = data::read_reference(file, key, set->answers())) {

@@ -3,8 +3,9 @@
 // An optimizer step takes the next micro_batch_size · gradient_accumulation_steps examples of the epoch's order
 // (epoch_order.hpp), the last step of an epoch what is left. Unpaired data with mismatched completions (KTO) is taken in
 // dataset order: the mismatched completion of an example is the one of the example before
-// it among those of its step, the first takes the last one's. It belongs to the example, so neither the split into
-// micro-batches nor their order changes it.
+// it among those of its step, the first takes the last one's: the whole of it, cut where it leaves `max_length` behind
+// the prompt it stands beside. It belongs to the example, so neither the split into micro-batches nor their order
+// changes it.
 //
 // Metric: num_tokens, prompt and completion tokens of all answers trained on so far (a prompt counts once per answer,
 // as in TRL). Warnings: a step whose unpaired rows all have one label.
@@ -38,8 +39,9 @@ struct PreferencesConfig {
   std::int64_t gradient_accumulation_steps = 1;
   bool shuffle = true;
   std::uint64_t seed = 42;
-  bool mismatched = false;   // give every answer its mismatched completion
-  bool count_tokens = true;  // num_tokens
+  bool mismatched = false;      // give every answer its mismatched completion
+  std::int64_t max_length = 0;  // tokens of a prompt and its mismatched completion; 0: any number
+  bool count_tokens = true;     // num_tokens
 };
 
 template <loss::RowKind kind>
@@ -82,7 +84,9 @@ class Preferences {
       for (std::size_t k = 0; k < unit; ++k) {
         data::Answer answer = answers_->answer(chosen[i] * unit + k);
         if (config_.mismatched) {
-          const auto other = answers_->completion(chosen[i == 0 ? chosen.size() - 1 : i - 1]);
+          auto other = answers_->whole_completion(chosen[i == 0 ? chosen.size() - 1 : i - 1]);
+          const std::int64_t room = std::max<std::int64_t>(config_.max_length - answer.prompt_tokens, 1);
+          if (config_.max_length > 0) other = other.first(std::min(other.size(), static_cast<std::size_t>(room)));
           answer.mismatched.assign(other.begin(), other.end());
         }
         tokens += answer.tokens();

@@ -32,6 +32,7 @@ namespace rlalgo::config::detail {
                        .examples_per_step = c.micro_batch_size * c.gradient_accumulation_steps,
                        .evaluation_examples_per_step = c.eval_batch_size.value_or(c.micro_batch_size),
                        .mismatched = needs_mismatched(c),
+                       .max_length = p.sequence_len,
                        .ld_alpha = p.ld_alpha,
                        .directory = p.dataset_prepared_path.value_or("last_run_prepared"),
                        .identity = [&] { return assembly::reference_identity(model.named(), model.places()); }};

@@ -37,6 +37,9 @@ RLALGO_INLINE std::string identity_of(const AnswerSet& set) {
     const std::span<const TokenId> ids = set.ids(i);
     digest.add({reinterpret_cast<const char*>(ids.data()), ids.size_bytes()})
         .add(std::to_string(set.completion(i).size()) + (set.desirable(i) ? "+" : "-"));
+    if (set.rest(i) == 0) continue;
+    const std::span<const TokenId> rest = set.whole_completion(i).last(set.rest(i));
+    digest.add({reinterpret_cast<const char*>(rest.data()), rest.size_bytes()});
   }
   return digest.hex();
 }
@@ -44,7 +47,7 @@ RLALGO_INLINE std::string identity_of(const AnswerSet& set) {
 namespace detail {
 
 RLALGO_INLINE std::string keyed_head(const std::string& key) {
-  std::string head = "rlalgo answers 4\n" + key + "\n";
+  std::string head = "rlalgo answers 5\n" + key + "\n";
   return head + std::string(padding_to_8(head.size()), '\n');
 }
 
@@ -63,28 +66,37 @@ RLALGO_INLINE void put_answers(KeyedWriter& out, const AnswerSet& set) {
   column([&](std::size_t i) { return set.tokens(i); });
   column([&](std::size_t i) { return static_cast<std::int64_t>(set.completion(i).size()); });
   column([&](std::size_t i) { return static_cast<std::uint8_t>(set.desirable(i) ? 1 : 0); });
-  out.begin_array(set.all_tokens());
-  for (std::size_t i = 0; i < set.answers(); ++i) out.put_bytes(set.ids(i).data(), set.ids(i).size_bytes());
+  column([&](std::size_t i) { return static_cast<std::int64_t>(set.rest(i)); });
+  std::size_t all = set.all_tokens();
+  for (std::size_t i = 0; i < set.answers(); ++i) all += set.rest(i);
+  out.begin_array(all);
+  for (std::size_t i = 0; i < set.answers(); ++i) {
+    const std::span<const TokenId> ids = set.ids(i), rest = set.whole_completion(i).last(set.rest(i));
+    out.put_bytes(ids.data(), ids.size_bytes());
+    out.put_bytes(rest.data(), rest.size_bytes());
+  }
   out.end_array();
 }
 
 RLALGO_INLINE bool get_answers(KeyedReader& in, AnswerSet& set) {
   std::vector<std::uint64_t> unit;
-  std::vector<std::int64_t> rows, lengths, completions;
+  std::vector<std::int64_t> rows, lengths, completions, rests;
   std::vector<std::uint8_t> labels;
   std::size_t offset = 0, count = 0;
   if (!(in.get_array(unit) && unit.size() == 1 && in.get_array(rows) && in.get_array(lengths) &&
-        in.get_array(completions) && in.get_array(labels) && in.next<TokenId>(offset, count)))
+        in.get_array(completions) && in.get_array(labels) && in.get_array(rests) && in.next<TokenId>(offset, count)))
     return false;
-  if (lengths.size() != rows.size() || completions.size() != rows.size() || labels.size() != rows.size()) return false;
+  for (const std::size_t size : {lengths.size(), completions.size(), labels.size(), rests.size()})
+    if (size != rows.size()) return false;
   set = AnswerSet(unit[0], std::make_shared<IdArena>(in.file(), offset, count));
   std::size_t at = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (completions[i] < 0 || lengths[i] < completions[i] || static_cast<std::size_t>(lengths[i]) > count - at)
+    if (completions[i] < 0 || lengths[i] < completions[i] || static_cast<std::size_t>(lengths[i]) > count - at ||
+        rests[i] < 0 || static_cast<std::size_t>(rests[i]) > count - at - static_cast<std::size_t>(lengths[i]))
       return false;
     set.add(rows[i], labels[i] != 0, at, static_cast<std::size_t>(lengths[i] - completions[i]),
-            static_cast<std::size_t>(completions[i]));
-    at += static_cast<std::size_t>(lengths[i]);
+            static_cast<std::size_t>(completions[i]), static_cast<std::size_t>(rests[i]));
+    at += static_cast<std::size_t>(lengths[i]) + static_cast<std::size_t>(rests[i]);
   }
   return true;
 }

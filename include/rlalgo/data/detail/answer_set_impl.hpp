@@ -16,28 +16,31 @@
 namespace rlalgo::data {
 
 RLALGO_INLINE void AnswerSet::append(std::int64_t row, bool desirable, std::span<const TokenId> prompt,
-                                     std::span<const TokenId> completion) {
+                                     std::span<const TokenId> completion, std::span<const TokenId> rest) {
   const std::size_t begin = ids_->size();
   ids_->append(prompt);
   ids_->append(completion);
-  add(row, desirable, begin, prompt.size(), completion.size());
+  ids_->append(rest);
+  add(row, desirable, begin, prompt.size(), completion.size(), rest.size());
 }
 
 RLALGO_INLINE void AnswerSet::append(const AnswerSet& other, std::size_t example) {
   for (std::size_t k = 0; k < per_example_; ++k) {
     const Entry& e = other.entries_[example * per_example_ + k];
-    const auto ids = other.ids_->span(e.begin, e.size);
+    const auto ids = other.ids_->span(e.begin, std::size_t{e.size} + e.rest);
     if (ids_ == other.ids_)
-      add(e.row, e.desirable != 0, e.begin, e.prompt, e.size - e.prompt);
+      add(e.row, e.desirable != 0, e.begin, e.prompt, e.size - e.prompt, e.rest);
     else
-      append(e.row, e.desirable != 0, ids.first(e.prompt), ids.subspan(e.prompt));
+      append(e.row, e.desirable != 0, ids.first(e.prompt), ids.subspan(e.prompt, e.size - e.prompt),
+             ids.subspan(e.size));
   }
 }
 
 RLALGO_INLINE void AnswerSet::add(std::int64_t row, bool desirable, std::size_t begin, std::size_t prompt,
-                                  std::size_t completion) {
+                                  std::size_t completion, std::size_t rest) {
   entries_.push_back({row, begin, static_cast<std::uint32_t>(prompt + completion),
-                      static_cast<std::uint32_t>(prompt) & 0x7fffffffU, desirable ? 1U : 0U});
+                      static_cast<std::uint32_t>(prompt) & 0x7fffffffU, desirable ? 1U : 0U,
+                      static_cast<std::uint32_t>(rest)});
   tokens_ += prompt + completion;
 }
 
@@ -67,6 +70,11 @@ RLALGO_INLINE Answer AnswerSet::answer(std::size_t i) const {
 
 RLALGO_INLINE std::span<const TokenId> AnswerSet::ids(std::size_t i) const {
   return ids_->span(entries_[i].begin, entries_[i].size);
+}
+
+RLALGO_INLINE std::span<const TokenId> AnswerSet::whole_completion(std::size_t i) const {
+  const Entry& e = entries_[i];
+  return ids_->span(e.begin, std::size_t{e.size} + e.rest).subspan(e.prompt);
 }
 
 RLALGO_INLINE void AnswerSet::set_reference(std::vector<double> reference, std::vector<double> mismatched) {

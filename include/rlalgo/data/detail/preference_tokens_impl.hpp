@@ -164,7 +164,8 @@ RLALGO_INLINE void PreferenceTokenizer::add_here(Json& row, std::int64_t number,
   counts.kept += unpaired ? static_cast<std::int64_t>(answers.size()) : 1;
   for (std::size_t i = 0; i < answers.size(); ++i) {
     counts.desirable += unpaired && desirable[i];
-    out.append(number, desirable[i], tokens.prompts[i], tokens.answers[i]);
+    const std::vector<TokenId> none;
+    out.append(number, desirable[i], tokens.prompts[i], tokens.answers[i], unpaired ? tokens.rests[i] : none);
   }
 }
 
@@ -283,6 +284,7 @@ RLALGO_INLINE PreferenceTokenizer::Tokens PreferenceTokenizer::end_with_id(const
 
 RLALGO_INLINE bool PreferenceTokenizer::within_length(Tokens& tokens, const std::string& where,
                                                       TokenizeCounts& counts) const {
+  tokens.rests.resize(tokens.answers.size());
   for (std::size_t i = 0; i < tokens.answers.size(); ++i) {
     auto& prompt = tokens.prompts[i];
     auto& answer = tokens.answers[i];
@@ -304,6 +306,7 @@ RLALGO_INLINE bool PreferenceTokenizer::within_length(Tokens& tokens, const std:
         return false;
       } else if (size > limit) {
         ++counts.cut;
+        tokens.rests[i].assign(answer.begin() + static_cast<std::ptrdiff_t>(limit - prompt.size()), answer.end());
         answer.resize(limit - prompt.size());
       }
     }
