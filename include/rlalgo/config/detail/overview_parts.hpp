@@ -79,7 +79,8 @@ inline void divide(assembly::EstimateConfig& estimates, const RunConfig& config,
                                                                      const assembly::Overview& overview,
                                                                      const sampler::Geometry& geometry) {
   if (config.trl.generates_elsewhere()) return {};
-  const std::int64_t groups = std::max<std::int64_t>(1, overview.ranks / config.context_parallel_size);
+  const std::int64_t ranks = std::max(overview.ranks, config.ranks),
+                     groups = std::max<std::int64_t>(1, ranks / config.context_parallel_size);
   return assembly::generation_memory(
       decoder, {.fraction = config.trl.vllm_gpu_memory_utilization.value_or(0.0),
                 .key = "trl.vllm_gpu_memory_utilization",
@@ -96,6 +97,7 @@ inline void divide(assembly::EstimateConfig& estimates, const RunConfig& config,
   if (evaluates(task)) return false;
   assembly::EstimateConfig estimates = estimates_of(config);
   estimates.generation = generation;
+  overview.ranks = std::max(overview.ranks, config.ranks);
   divide(estimates, config, overview.ranks);
   if (overview.ranks > 1 && device_of(config).is_cpu()) overview.ranks_here = ranks_here(overview.ranks);
   if (messages.planned) assembly::add_model(overview, estimates, decoder, copied);
