@@ -61,6 +61,13 @@ namespace detail {
   return all + (checkpointing ? largest : 0.0);
 }
 
+// What the log-prob head has of a micro-batch: logits that it keeps, and tiles that it computes with (tensor/log_prob_head.hpp).
+[[nodiscard]] inline double head_bytes(double tokens, std::int64_t vocabulary) {
+  constexpr double kept = 56.0 * 1024.0 * 1024.0, tile = 524'288.0;
+  const double logits = tokens * static_cast<double>(vocabulary);
+  return std::min(kept, 4.0 * logits) + 3.0 * 4.0 * std::min(tile, logits);
+}
+
 // Bytes of weights and of their gradients, and how many numbers are trained.
 struct PartBytes {
   double weights = 0.0, gradients = 0.0, trained = 0.0;
@@ -188,7 +195,8 @@ inline void estimate_memory(Overview& o, const EstimateConfig& config, const mod
   }
   const bool away = !config.checkpoints_away.empty();
   const double tokens = static_cast<double>(o.micro_batch_tokens) / static_cast<double>(config.row_ranks);
-  const double backward = tokens * detail::kept_numbers(c, config.checkpointing, away) * element;
+  const double backward =
+      tokens * detail::kept_numbers(c, config.checkpointing, away) * element + detail::head_bytes(tokens, c.vocab_size);
   using Parts = std::vector<std::pair<std::string, double>>;
   const double program = o.ranks > 1 ? 200e6 : 160e6;
   Parts training = {{"weights", held.weights},
