@@ -55,7 +55,7 @@ TEST_CASE("keys of vLLM's own parts are told, those that would change what is se
       {"max_model_len: 0", "config.6"},
       {"gpu_memory_utilization: 0", "config.6"},
       {"gpu_memory_utilization: 1.5", "config.6"},
-      {"gpu_memory_utilization: .nan", "config.6"},
+      {"gpu_memory_utilization: .nan", "config.5"},
       {"gpu_memory_utilization: much", "config.5"},
       {"prot: 8000", "config.4"},
       {"port: x", "config.5"},
