@@ -315,6 +315,12 @@ def grpo_bfloat16(c):
 
 
 @part(60)
+def grpo_lora(c):
+    """An adapter that generates from merged copies, in a share of the card."""
+    return six_steps(c, "grpo", 1e-3, max_steps=3, adapter="lora", lora_r=8, lora_alpha=16, lora_target_linear=True, trl={"beta": 0.04, "vllm_gpu_memory_utilization": 0.2})
+
+
+@part(60)
 def grpo_asynchronous(c):
     _, records = c.train(c.config("grpo", trl={"use_data_producer": True, "async_prefetch": True}), c.device)
     if len(records) < 6 or not all(math.isfinite(r["loss"]) for r in records):
@@ -411,9 +417,11 @@ def step_speed(c):
     """A GRPO and a DPO step of the same shape."""
     shape = (896, 4864, 24, 14, 2, 64) if c.device != "cpu" else (64, 128, 2, 4, 2, 16)
     model, out = c.random_model("half-billion", shape, 151936 if c.device != "cpu" else 1024), {}
-    for method, changes in (("dpo", {"max_steps": 4}), ("grpo", {"max_steps": 3, "trl": {"max_completion_length": 64}})):
-        _, records = c.train(c.config(method, base_model=str(model), bf16=True, **changes), c.device)
-        out[method] = {k: records[-1][k] for k in records[-1] if k.startswith("time/")}
+    short = {"max_steps": 3, "trl": {"max_completion_length": 64}}
+    lora = {**short, "adapter": "lora", "lora_r": 16, "lora_alpha": 32, "lora_target_linear": True}
+    for name, changes in (("dpo", {"max_steps": 4}), ("grpo", short), ("grpo with an adapter", lora)):
+        _, records = c.train(c.config(name.split()[0], base_model=str(model), bf16=True, **changes), c.device)
+        out[name] = {k: records[-1][k] for k in records[-1] if k.startswith("time/")}
     return out
 
 

@@ -44,15 +44,15 @@ struct ServeOptions {
   int port = 8000;
   std::int64_t max_model_len = 0, cache_megabytes = 0, answer_megabytes = 0;
   double drain_seconds = 30;
-  std::set<std::string> given = {};  // of the options that a section has keys for
+  std::set<std::string> given = {};  // of the options that a section has keys for, and that a device changes
+  std::string share_named_by = "--gpu-memory-utilization";
   std::vector<std::string> idle = {};
 };
 
 // Options of axolotl's vllm-serve that the `vllm:` section has, too, and that change nothing here.
-constexpr std::array<std::pair<const char*, const char*>, 5> idle_options = {{
+constexpr std::array<std::pair<const char*, const char*>, 4> idle_options = {{
     {"--tensor-parallel-size", "the server is one process with one copy of the model"},
     {"--data-parallel-size", "the server is one process with one copy of the model"},
-    {"--gpu-memory-utilization", "memory for keys and values is --kv-cache-mb"},
     {"--enable-prefix-caching", "prefixes are always shared, which changes no answer"},
     {"--serve-module", "the server is this program"},
 }};
@@ -86,6 +86,9 @@ void read_section(ServeOptions& options) {
   set("--dtype", options.dtype, section.dtype);
   set("--device", options.device, section.device);
   set("--max-model-len", options.max_model_len, section.max_model_len);
+  set("--gpu-memory-utilization", options.server.memory_fraction, section.gpu_memory_utilization);
+  if (section.gpu_memory_utilization && options.given.insert("--gpu-memory-utilization").second)
+    options.share_named_by = "vllm.gpu_memory_utilization";
 }
 
 config::RunConfig model_of(const ServeOptions& options) {
@@ -218,6 +221,17 @@ class LastResort {
   std::thread thread_;
 };
 
+// What a device other than the CPU changes: how many completions are computed at a time, as in vLLM, and whether a share of its memory
+// says anything.
+void suit_device(const ServeOptions& options, bool cpu, inference::EngineConfig& engine) {
+  if (!cpu && !options.given.contains("--max-num-seqs")) engine.max_slots = 256;
+  if (!options.given.contains("--gpu-memory-utilization")) return;
+  if (cpu)
+    warning(options.share_named_by + " has no effect: on the CPU memory for keys and values is --kv-cache-mb");
+  else if (options.cache_megabytes > 0)
+    warning(options.share_named_by + " has no effect: --kv-cache-mb says how much keys and values take");
+}
+
 int serve_until_stopped(ServeOptions options) {
   read_section(options);
   serve::ServerConfig config = options.server;
@@ -243,7 +257,9 @@ int serve_until_stopped(ServeOptions options) {
   const run::Interrupt interrupt(run::Interrupt::Stage::running,
                                  "no more requests are taken, those under way may finish");
   std::optional<LastResort> last_resort;  // outlives the server
-  serve::GenerationServer server(load(options), std::move(config));
+  serve::ServedModel model = load(options);
+  suit_device(options, model.decoder->device().is_cpu(), config.engine.engine);
+  serve::GenerationServer server(std::move(model), std::move(config));
   note("serving " + options.model + " at " + server.url());
   while (!run::Interrupt::requested()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   constexpr double to_end = 10.0;  // seconds for what was cut off at the end of its time
@@ -304,7 +320,12 @@ Run vllm_serve(CLI::App& app) {
          "--prefill-ahead", s.engine.engine.prefill_ahead,
          "prompt tokens at most that are computed before those that have begun draw again; 0: they are never held up")
       ->capture_default_str();
-  app.add_option("--kv-cache-mb", o->cache_megabytes, "memory for keys and values; 0: 1 GiB, or the longest request")
+  app.add_option("--gpu-memory-utilization", s.memory_fraction,
+                 "of a GPU: the share of its memory for model, passes, keys and values")
+      ->capture_default_str()
+      ->check(within(0.01, 1));
+  app.add_option("--kv-cache-mb", o->cache_megabytes,
+                 "memory for keys and values; 0: on a GPU what its share leaves, else 1 GiB, or the longest request")
       ->capture_default_str()
       ->check(within(0, many));
   app.add_option("--max-waiting", s.engine.most_waiting,
@@ -347,7 +368,8 @@ Run vllm_serve(CLI::App& app) {
   app.add_flag("--access-log", s.access_log, "a line for every request");
   app.footer("\nRoutes: docs/serving.md. SIGTERM and Ctrl-C refuse new requests and let those under way finish.");
   return [o, &app] {
-    for (const char* option : {"--host", "--port", "--dtype", "--device", "--max-model-len"})
+    for (const char* option :
+         {"--host", "--port", "--dtype", "--device", "--max-model-len", "--max-num-seqs", "--gpu-memory-utilization"})
       if (app.get_option(option)->count() > 0) o->given.insert(option);
     for (const auto& [option, reason] : idle_options)
       if (app.get_option(option)->count() > 0) warning(std::string(option) + " has no effect: " + reason);

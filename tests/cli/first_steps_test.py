@@ -131,7 +131,11 @@ def a_dry_run_shows_everything_and_leaves_nothing(c):
     # What a run would refuse, a dry run refuses, too.
     refused = c.run("train", c.config({"trl": {"reward_funcs": ["rewards.none"]}}), "--dry-run")
     assert refused.code in (1, 2) and "[rlalgo.remote." in refused.err, refused.err
-    c.run("train", name, "--dry-run", "--nproc-per-node", "2").expect(0, "pairs")
+    whole = c.run("train", name, "--dry-run", "--nproc-per-node", "2").expect(0, "pairs", "dealt to 2 ranks").out
+    parts = c.run("train", name, "--dry-run", "--nproc-per-node", "2", "--fsdp-config.reshard-after-forward", "true").expect(0).out
+    sizes = [re.search(r"optimizer (\d+) (k|M)B", out) for out in (whole, parts)]
+    one, half = (int(size[1]) * {"k": 1, "M": 1000}[size[2]] for size in sizes)
+    assert 0.4 * one <= half <= 0.6 * one and re.search(r"at most about \d+ MB a rank, \d+ MB for 2 of ", parts), (whole, parts)
     on = Terminal(c, "train", pairs(c), "--dry-run")
     assert on.end() == 0 and "\x1b[32;4m" in on.text and "\x1b[31;4m" in on.text and "⟦" not in on.text, on.text[-2000:]
 

@@ -141,7 +141,13 @@ TEST_CASE("copies of weights, and blocks of a document, stay on the device") {
   const std::vector<data::TokenId> document = prompt_of(50, 4, far->config().vocab_size);
   const inference::BlockRequest blocks{.document = document, .starts = {8, 16, 40}, .count = 2, .length = 4};
   inference::BlockEngine a(near->config(), near->weights()), b(far->config(), far->weights());
-  CHECK(a.generate(blocks, {}, {.seed = 2}) == b.generate(blocks, {}, {.seed = 2}));
+  const auto samples = a.generate(blocks, {}, {.seed = 2});
+  CHECK(samples == b.generate(blocks, {}, {.seed = 2}));
+  const std::size_t held = support::far::held_bytes();
+  for (inference::BlockEngine* const one : {&a, &b}) one->release_memory();
+  CHECK(support::far::held_bytes() < held);
+  CHECK(samples == a.generate(blocks, {}, {.seed = 2}));
+  CHECK(samples == b.generate(blocks, {}, {.seed = 2}));
 }
 
 TEST_CASE("what a device cannot do is refused by name") {

@@ -1,12 +1,15 @@
 // A generation server whose model lies on a device that the host may not touch.
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include <rlalgo/core/base64.hpp>
 #include <rlalgo/http/client.hpp>
+#include <rlalgo/inference/memory_share.hpp>
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/model/save.hpp>
 #include <rlalgo/serve/server.hpp>
@@ -25,8 +28,15 @@ struct Served {
   serve::GenerationServer server;
   http::Client client;
 
-  Served(const std::filesystem::path& model, at::Device device, const std::filesystem::path& allowed)
-      : server(on(model, device), {.http = {.port = 0}, .allowed_paths = {allowed}}),
+  // 1 MB of keys and values, unless another number or a share of the device is asked for.
+  Served(const std::filesystem::path& model, at::Device device, const std::filesystem::path& allowed,
+         std::size_t cache_bytes = 1'000'000, double memory_fraction = 0.0,
+         std::function<void(const std::string&)> tell = {})
+      : server(on(model, device), {.http = {.port = 0},
+                                   .engine = {.engine = {.max_slots = 8, .cache_bytes = cache_bytes}},
+                                   .memory_fraction = memory_fraction,
+                                   .allowed_paths = {allowed},
+                                   .tell = std::move(tell)}),
         client({.base_url = server.url(), .call_seconds = 30, .retries = {.retries = 0}}) {}
 
   static serve::ServedModel on(const std::filesystem::path& model, at::Device device) {
@@ -35,7 +45,7 @@ struct Served {
     return out;
   }
 
-  Json post(const std::string& target, const Json& body) {
+  Json post(const std::string& target, const Json& body, int status = 200) {
     const http::Response answer = client
                                       .call({.method = "POST",
                                              .target = target,
@@ -43,7 +53,7 @@ struct Served {
                                              .body = body.dump()})
                                       .response();
     INFO(target << ": " << answer.body);
-    CHECK(answer.status == 200);
+    CHECK(answer.status == status);
     return Json::parse(answer.body, nullptr, false);
   }
 
@@ -90,4 +100,48 @@ TEST_CASE("a server on a device answers as the CPU's, before and after its weigh
   CHECK(far.ids("v0") == cpu.ids("v0"));
   const Json question = {{"action", "checksum"}};
   CHECK(far.post("/weight_checker", question)["checksums"] == cpu.post("/weight_checker", question)["checksums"]);
+}
+
+TEST_CASE("a server takes its share of the device, says so, and refuses at once what does not fit into it") {
+  const support::ScratchDirectory scratch;
+  model::save_decoder(*served::decoder(), scratch.path() / "model", {});
+  std::string told;
+  const auto with = [&](double total, double fraction) {
+    support::far::set_memory(static_cast<std::size_t>(total));
+    told.clear();
+    auto out = std::make_unique<Served>(scratch.path() / "model", support::far::device(), scratch.path(), 0, fraction,
+                                        [&](const std::string& line) { told += line + "\n"; });
+    support::far::set_memory(0);
+    return out;
+  };
+  {
+    const auto wide = with(40e6, 0.9);
+    CHECK(wide->ids().size() == 12);
+    CHECK(told.find("far:0: 40 MB") != std::string::npos);
+    CHECK(told.find("are refused") == std::string::npos);
+    // The memory goes back while it sleeps, and comes again.
+    const Json before = wide->ids();
+    const std::size_t held = support::far::held_bytes();
+    wide->post("/sleep", Json::object());
+    CHECK(support::far::held_bytes() + 1'000'000 < held);
+    wide->post("/wake_up", Json::object());
+    CHECK(wide->ids() == before);
+  }
+  // Of a few pages: the model's longest request does not fit.
+  const auto decoder = served::decoder();
+  const inference::EngineConfig engine = inference::EngineConfig{.max_slots = 8}.for_weights(decoder->weights());
+  const inference::MemoryShare share =
+      inference::memory_share(decoder->config(), decoder->weights(), engine, 1.0, served::model().length_limit());
+  const double bare = share.weights + share.passes;
+  {
+    const auto few = with((bare + 4.5 * static_cast<double>(share.page_bytes)) / 0.5, 0.5);
+    CHECK(told.find("longer requests than that are refused") != std::string::npos);
+    const Json answer = few->post("/v1/completions", {{"model", "tiny"}, {"prompt", {5, 6}}, {"max_tokens", 100}}, 400);
+    CHECK(answer.dump().find("inference.10") != std::string::npos);
+    CHECK(answer.dump().find("--gpu-memory-utilization") != std::string::npos);
+    CHECK(few->ids().size() == 12);
+  }
+  CHECK(support::lacks(support::raised_by([&] { (void)with(bare / 0.5, 0.5); }),
+                       {"serve.32", "far:0", "--gpu-memory-utilization"}) == "");
+  support::far::set_memory(0);
 }

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <optional>
@@ -15,6 +16,7 @@
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/view_native.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
@@ -33,7 +35,8 @@ struct State {
   std::map<void*, Region> regions;
   Counts counts;
   std::atomic<bool> fail{false};
-  std::optional<Graph> graph;  // that is recorded
+  std::size_t memory = 0, held = 0, peak = 0;  // bytes: that it says it has, taken, at most
+  std::optional<Graph> graph;                  // that is recorded
   bool replays = false;
 };
 State& state() {
@@ -49,11 +52,27 @@ void release(void* memory) {
   const std::lock_guard lock(s.mutex);
   const auto region = s.regions.find(memory);
   ::munmap(memory, region->second.bytes);
+  s.held -= region->second.bytes;
   s.regions.erase(region);
 }
 
-class Memory final : public c10::Allocator {
+class Memory final : public c10::DeviceAllocator {
  public:
+  bool initialized() override { return true; }
+  void emptyCache(c10::MempoolId_t) override {
+    const std::lock_guard lock(state().mutex);
+    ++state().counts.given_back;
+  }
+  void recordStream(const c10::DataPtr&, c10::Stream) override {}
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex) override { return {}; }
+  void resetAccumulatedStats(c10::DeviceIndex) override {}
+  void resetPeakStats(c10::DeviceIndex) override {}
+  std::pair<std::size_t, std::size_t> getMemoryInfo(c10::DeviceIndex) override {
+    const std::lock_guard lock(state().mutex);
+    const State& s = state();
+    return {s.memory - std::min(s.memory, s.held), s.memory};
+  }
+
   c10::DataPtr allocate(std::size_t bytes) override {
     constexpr std::size_t page = 4096;
     void* memory = nullptr;
@@ -66,6 +85,8 @@ class Memory final : public c10::Allocator {
       TORCH_CHECK(memory != MAP_FAILED, "no memory for the far device");
       const std::lock_guard lock(state().mutex);
       state().regions[memory] = {size, 0};
+      state().held += size;
+      state().peak = std::max(state().peak, state().held);
       if (!in_fallback) ++state().counts.allocations;
     }
     return {memory, memory, &release, c10::Device(type, 0)};
@@ -275,6 +296,7 @@ Counts Counts::since(const Counts& before) const {
   out.copies_out -= before.copies_out;
   out.scalars -= before.scalars;
   out.allocations -= before.allocations;
+  out.given_back -= before.given_back;
   out.kernels -= before.kernels;
   out.replays -= before.replays;
   out.nodes -= before.nodes;
@@ -283,6 +305,20 @@ Counts Counts::since(const Counts& before) const {
   for (const auto& [name, count] : before.by_name)
     if ((out.by_name[name] -= count) == 0) out.by_name.erase(name);
   return out;
+}
+
+void set_memory(std::size_t bytes) { state().memory = bytes; }
+std::size_t held_bytes() {
+  const std::lock_guard lock(state().mutex);
+  return state().held;
+}
+std::size_t peak_bytes() {
+  const std::lock_guard lock(state().mutex);
+  return state().peak;
+}
+void reset_peak() {
+  const std::lock_guard lock(state().mutex);
+  state().peak = state().held;
 }
 
 void fail_allocation() { state().fail = true; }

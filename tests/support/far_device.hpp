@@ -3,6 +3,7 @@
 // operators and copies, and how many of them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -23,6 +24,7 @@ struct Counts {
   std::int64_t scalars = 0;     // of these, single numbers that the host reads (item)
   std::int64_t bytes_in = 0, bytes_out = 0;
   std::int64_t allocations = 0;
+  std::int64_t given_back = 0;                  // how often unused memory was given back to the device
   std::int64_t kernels = 0;                     // launches of far_kernels.hpp
   std::int64_t replays = 0, nodes = 0;          // of graphs, and of what is in them, which is not counted otherwise
   std::map<std::string, std::int64_t> by_name;  // of operators
@@ -31,6 +33,13 @@ struct Counts {
 };
 // So far; any thread.
 [[nodiscard]] Counts counts();
+
+// How much memory it says that it has; 0, the default: it does not say. More can be taken all the same.
+void set_memory(std::size_t bytes);
+// Taken now, and at most since the last call of reset_peak().
+[[nodiscard]] std::size_t held_bytes();
+[[nodiscard]] std::size_t peak_bytes();
+void reset_peak();
 
 // The next allocation fails as a GPU's does when it is full.
 void fail_allocation();

@@ -45,6 +45,12 @@ TEST_CASE("a GPU that is not there is named with those that are") {
   CHECK(tensor::detail::numbered_gpu(1, 2, "device") == at::Device("cuda:1"));
 }
 
+TEST_CASE("of the CPU's memory a device says nothing, and there is nothing to give back") {
+  CHECK(tensor::device_memory(at::Device(at::kCPU)).total == 0);
+  CHECK(tensor::device_memory(at::Device(at::kMeta)).total == 0);
+  tensor::release_unused_memory(at::Device(at::kCPU));
+}
+
 TEST_CASE("running out of a device's memory says what was asked for and what helps") {
   const auto full = []() -> int {
     C10_THROW_ERROR(OutOfMemoryError,

@@ -31,6 +31,7 @@ struct ColocatedServer {
   std::uint16_t port = 0;  // 0: one that is free
   inference::Quantization quantization = inference::Quantization::none;
   std::uint64_t seed = 42;
+  std::size_t cache_bytes = 0;  // for keys and values; 0: as serve/server.hpp
 
   template <bool asynchronous, class Use>
   void open(const Opening& opening, Use&& use) const {
@@ -53,7 +54,9 @@ struct ColocatedServer {
           serve::ServerConfig{
               .http = {.host = host, .port = port},
               .engine = {.engine = {.threads = asynchronous ? std::max(1, os::usable_processors() / 2) : 0,
+                                    .cache_bytes = cache_bytes,
                                     .quantization = quantization}},
+              .memory_fraction = 0.0,
               .api_key = server_key(),
               .drawn_log_probs = true,
               .seed = seed,

@@ -7,6 +7,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 
@@ -28,13 +30,21 @@ struct Engine {
   inference::Quantization quantization = inference::Quantization::none;  // of the weights that are generated with
   bool routed_experts = false;                                           // completions say which experts tokens passed
   bool stop_strings = false;                                             // SamplingConfig::stop_strings may end them
-  int threads = 0;  // at most; 0: all, and half of the processors where generation is asynchronous
+  int threads = 0;              // at most; 0: all, and half of the processors where generation is asynchronous
+  std::int64_t max_slots = 0;   // completions drawn at a time; 0: EngineConfig's
+  std::size_t cache_bytes = 0;  // for keys and values; 0: what they need
+  bool merge_adapter = false;   // of a device: EngineConfig's
 
   template <bool asynchronous, class Use>
   void open(const Opening& opening, Use&& use) const {
     const LanguageModel& model = opening.model;
-    inference::EngineConfig config{
-        .threads = threads, .quantization = quantization, .routed_experts = routed_experts, .texts = texts(model)};
+    inference::EngineConfig config{.threads = threads,
+                                   .cache_bytes = cache_bytes,
+                                   .quantization = quantization,
+                                   .merge_adapter = merge_adapter,
+                                   .routed_experts = routed_experts,
+                                   .texts = texts(model)};
+    if (max_slots > 0) config.max_slots = max_slots;
     if constexpr (asynchronous) {
       if (threads == 0) config.threads = std::max(1, os::usable_processors() / 2);
       const auto snapshots =

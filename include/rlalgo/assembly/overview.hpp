@@ -9,10 +9,8 @@
 //   device  cpu, 2 threads; at most about 2.1 GB of 15.6 GB: weights 538 MB, gradients …
 //   output  out
 //
-// Memory is an estimate, from above: weights; gradients of what is trained; moments and masters of the optimizer; a copy as the
-// reference where one is made; and the larger of keys and values of a generation and of what the backward pass keeps of one
-// micro-batch, 2H + 2·(N + K)·D + 2I numbers for each token and layer (hidden size, heads, heads of keys, size of a head, width of the
-// MLP), or with gradient checkpointing H, and the whole of one layer.
+// Memory is an estimate, from above, of a rank: memory_estimate.hpp. On a device other than the CPU one more line says what generation
+// takes of it.
 #pragma once
 
 #include <cmath>
@@ -59,6 +57,9 @@ struct Overview {
   std::string device = {};                                  // and threads
   std::vector<std::pair<std::string, double>> memory = {};  // bytes, by what for
   double memory_limit = 0.0;                                // of the device; 0: not known
+  std::int64_t ranks_here = 1;                              // that share it
+  std::string beside = {};                                  // what lies elsewhere, and where
+  std::string generation = {};                              // how a device is divided between it and training
   std::string output_dir = {};
 
   // Of a dry run; 0: not measured.
@@ -126,11 +127,15 @@ namespace detail {
 
 [[nodiscard]] inline std::string device_text(const Overview& o) {
   std::string out = o.device + "; at most about " + bytes_text(o.memory_bytes());
+  if (o.ranks > 1) out += " a rank";
+  if (o.ranks_here > 1)
+    out += ", " + bytes_text(static_cast<double>(o.ranks_here) * o.memory_bytes()) + " for " +
+           std::to_string(o.ranks_here);
   if (o.memory_limit > 0) out += " of " + bytes_text(o.memory_limit);
   std::string parts;
   for (const auto& [what, bytes] : o.memory)
     if (bytes > 0) parts += (parts.empty() ? ": " : ", ") + what + " " + bytes_text(bytes);
-  return out + parts;
+  return out + parts + (o.beside.empty() ? "" : "; " + o.beside);
 }
 
 }  // namespace detail
@@ -139,14 +144,14 @@ namespace detail {
 [[nodiscard]] inline std::vector<std::string> overview_lines(const Overview& o) {
   char epochs[32];
   std::snprintf(epochs, sizeof epochs, "%.1f", o.steps_per_epoch);
-  return {"data    " + detail::data_text(o),
-          "step    " + detail::step_text(o),
-          "run     " + count_text(o.steps) + " steps" +
-              (o.steps_per_epoch > 0 ? ", " + std::string(epochs) + " an epoch" : "") +
-              (o.schedule.empty() ? "" : "; " + o.schedule),
-          "model   " + detail::model_text(o),
-          "device  " + detail::device_text(o),
-          "output  " + o.output_dir};
+  std::vector<std::string> out = {"data    " + detail::data_text(o), "step    " + detail::step_text(o),
+                                  "run     " + count_text(o.steps) + " steps" +
+                                      (o.steps_per_epoch > 0 ? ", " + std::string(epochs) + " an epoch" : "") +
+                                      (o.schedule.empty() ? "" : "; " + o.schedule),
+                                  "model   " + detail::model_text(o), "device  " + detail::device_text(o)};
+  if (!o.generation.empty()) out.push_back("pages   " + o.generation);
+  out.push_back("output  " + o.output_dir);
+  return out;
 }
 
 // Of a dry run: what was measured.

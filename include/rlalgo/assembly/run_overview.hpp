@@ -16,6 +16,7 @@
 
 #include <rlalgo/assembly/language_model.hpp>
 #include <rlalgo/assembly/load_preferences.hpp>
+#include <rlalgo/assembly/memory_estimate.hpp>
 #include <rlalgo/assembly/overview.hpp>
 #include <rlalgo/data/answer_set.hpp>
 #include <rlalgo/data/document.hpp>
@@ -29,6 +30,7 @@
 #include <rlalgo/run/loop.hpp>
 #include <rlalgo/sampler/geometry.hpp>
 #include <rlalgo/sampler/strided_blocks.hpp>
+#include <rlalgo/tensor/device.hpp>
 #include <rlalgo/tensor/threads.hpp>
 
 namespace rlalgo::assembly {
@@ -55,21 +57,6 @@ namespace detail {
   o.decode = [&model](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids, false); };
   o.ranks = ranks;
   return o;
-}
-
-// What the backward pass keeps of a token in all layers, in numbers. `away`: the inputs of layers lie elsewhere.
-[[nodiscard]] inline double kept_numbers(const model::DecoderConfig& c, bool checkpointing, bool away) {
-  double all = 0.0, largest = 0.0;
-  for (std::int64_t layer = 0; layer < c.layers; ++layer) {
-    const model::ExpertSpec& experts = c.spec(layer).experts;
-    const auto width = static_cast<double>(experts.count > 0 ? experts.chosen * experts.width + experts.shared_width
-                                                             : c.intermediate_size);
-    const double numbers = 2.0 * static_cast<double>(c.hidden_size) +
-                           2.0 * static_cast<double>((c.heads + c.kv_heads) * c.head_dim) + 2.0 * width;
-    all += !checkpointing ? numbers : away ? 0.0 : static_cast<double>(c.hidden_size);
-    largest = std::max(largest, numbers);
-  }
-  return all + (checkpointing ? largest : 0.0);
 }
 
 }  // namespace detail
@@ -171,60 +158,28 @@ namespace detail {
   return o;
 }
 
-// What an estimate must know beside rows and model.
-struct EstimateConfig {
-  std::string dtype = "float32";  // of the computation, in words
-  double optimizer_bytes = 8.0;   // for a number that is trained
-  bool checkpointing = false;     // of gradients
-  bool checkpoints_away = false;  // what it keeps lies in a file, or in the memory of another device
-  bool draws_here = true;         // completions are drawn by this process's engine
-  bool compares = false;          // with a reference, in another pass
-  bool measurable = true;         // rows are of single answers, which passes of this process stand for
-};
-
 // `copied`: whether a reference of its own stands beside the policy.
 inline void add_model(Overview& o, const EstimateConfig& config, model::Decoder& decoder, bool copied) {
-  double weights = 0.0, trained = 0.0, gradients = 0.0;
   model::visit_weights(
       decoder.config(), decoder.weights(),
-      [&](const std::string&, const tensor::Tensor& value, const std::vector<std::int64_t>& shape, model::WeightRole) {
+      [&](const std::string&, const tensor::Tensor&, const std::vector<std::int64_t>& shape, model::WeightRole) {
         o.parameters += std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-        if (value.defined()) weights += static_cast<double>(value.nbytes());
       });
-  for (const model::Parameter& p : decoder.parameters()) {
-    o.trained += p.value.numel();
-    trained += static_cast<double>(p.value.numel());
-    gradients += static_cast<double>(p.value.nbytes());
-  }
+  for (const model::Parameter& p : decoder.parameters()) o.trained += p.value.numel();
   if (decoder.adapter() != nullptr) {
     o.training = "lora, r " + std::to_string(decoder.adapter()->config.r);
-    weights += gradients;
     o.parameters += o.trained;
   }
-  const double element = decoder.dtype() == at::kBFloat16 ? 2.0 : 4.0;
   o.dtype = config.dtype;
   o.device = decoder.device().str();
   if (decoder.device().is_cpu()) {
     o.device += ", " + std::to_string(tensor::available_threads()) + " threads";
     o.memory_limit = static_cast<double>(os::memory_limit());
+  } else {
+    o.memory_limit = static_cast<double>(tensor::device_memory(decoder.device()).total);
   }
-  const model::DecoderConfig& c = decoder.config();
-  const double slots = static_cast<double>(std::min<std::int64_t>(
-      inference::SchedulerConfig{}.max_slots, std::max<std::int64_t>(1, o.rows_per_step * o.completions_per_row)));
-  const double drawing =
-      o.completions_per_row == 0 || !config.draws_here
-          ? 0.0
-          : slots * static_cast<double>((o.longest + o.completion_length) * c.layers * 2 * c.kv_heads * c.head_dim) *
-                element;
-  const double backward = static_cast<double>(o.micro_batch_tokens) *
-                          detail::kept_numbers(c, config.checkpointing, config.checkpoints_away) * element /
-                          static_cast<double>(o.ranks);
-  o.memory = {{"weights", weights},
-              {"gradients", gradients},
-              {"optimizer", trained * config.optimizer_bytes},
-              {"reference", copied ? weights : 0.0},
-              {drawing > backward ? "keys and values" : "backward pass", std::max(drawing, backward)},
-              {"program", 160e6}};
+  if (o.completions_per_row > 0 && config.draws_here) o.generation = config.generation.told;
+  estimate_memory(o, config, decoder, copied);
 }
 
 // Times of a step, by passes over rows of this run's lengths and a few drawn tokens. Nothing is trained.
@@ -256,8 +211,12 @@ inline void measure(Overview& o, const EstimateConfig& config, model::Decoder& d
   if (o.completions_per_row == 0 || !config.draws_here) return;
   constexpr std::int64_t drawn = 8;
   const std::int64_t all = o.rows_per_step * o.completions_per_row;
-  const std::int64_t slots = std::min<std::int64_t>(inference::SchedulerConfig{}.max_slots, all);
-  inference::LocalEngine engine(decoder.config(), decoder.weights(), {.max_slots = slots});
+  const GenerationMemory& memory = config.generation;
+  const std::int64_t slots =
+      std::min<std::int64_t>(memory.max_slots > 0 ? memory.max_slots : inference::SchedulerConfig{}.max_slots, all);
+  inference::LocalEngine engine(
+      decoder.config(), decoder.weights(),
+      {.max_slots = slots, .cache_bytes = memory.cache_bytes, .merge_adapter = memory.merge_adapter});
   const inference::Request request{.prompt = row(std::max<std::int64_t>(2, static_cast<std::int64_t>(mean))),
                                    .count = slots};
   const auto draw = [&](std::int64_t count) {

@@ -18,6 +18,7 @@
 
 #include <rlalgo/assembly/completions.hpp>
 #include <rlalgo/assembly/environments.hpp>
+#include <rlalgo/assembly/generation_memory.hpp>
 #include <rlalgo/assembly/language_model.hpp>
 #include <rlalgo/config/datasets.hpp>
 #include <rlalgo/config/detail/router_replay.hpp>
@@ -70,7 +71,8 @@ inline void check_server(const RunConfig& c) {
 }
 
 // Who draws.
-[[nodiscard]] inline assembly::AnyDrawer drawer_of(const RunConfig& c, const model::Decoder& decoder) {
+[[nodiscard]] inline assembly::AnyDrawer drawer_of(const RunConfig& c, const model::Decoder& decoder,
+                                                   const assembly::GenerationMemory& memory = {}) {
   const TrlConfig& t = c.trl;
   const bool replays = detail::replays_experts(c, decoder);  // a server: refused
   const auto quantization = inference::quantization_named(t.generation_quantization, "trl.generation_quantization");
@@ -85,10 +87,15 @@ inline void check_server(const RunConfig& c) {
                                      .host = t.vllm_server_host,
                                      .port = static_cast<std::uint16_t>(t.vllm_server_port),
                                      .quantization = quantization,
-                                     .seed = c.seed};
+                                     .seed = c.seed,
+                                     .cache_bytes = memory.cache_bytes};
   if (!t.generates_elsewhere())
-    return assembly::Engine{
-        .quantization = quantization, .routed_experts = replays, .stop_strings = !t.stop_strings.empty()};
+    return assembly::Engine{.quantization = quantization,
+                            .routed_experts = replays,
+                            .stop_strings = !t.stop_strings.empty(),
+                            .max_slots = memory.max_slots,
+                            .cache_bytes = memory.cache_bytes,
+                            .merge_adapter = memory.merge_adapter};
   data::Json kwargs = t.generation_kwargs;
   if (t.vllm_structured_outputs_regex) {
     if (!kwargs.is_object()) kwargs = data::Json::object();

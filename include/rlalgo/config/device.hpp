@@ -8,6 +8,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -31,6 +32,12 @@ inline constexpr std::string_view memory_remedy =
 [[nodiscard]] inline int local_rank() {
   const char* const text = std::getenv("LOCAL_RANK");
   return text == nullptr ? 0 : std::max(0, std::atoi(text));
+}
+
+// Of so many ranks those of this machine.
+[[nodiscard]] inline std::int64_t ranks_here(std::int64_t ranks) {
+  const char* const text = std::getenv("LOCAL_WORLD_SIZE");
+  return text == nullptr ? ranks : std::clamp<std::int64_t>(std::atoll(text), 1, ranks);
 }
 
 // The device that a key or an option names, as RunConfig::device; its note, where there is one, goes to `note`.

@@ -163,6 +163,17 @@ inline void require_keys(const RunConfig& config, Refusals& refusals) {
   require_key(config, "learning_rate", "learning_rate: 1e-6", refusals);
 }
 
+// A share of a device's memory for generation, where nothing takes one.
+inline void say_unused_memory_share(const RunConfig& config, const Node* section, Findings& findings) {
+  if (!config.trl.vllm_gpu_memory_utilization) return;
+  const bool cpu = device_of(config).is_cpu();
+  if (!cpu && !is_strided(config)) return;
+  findings.warnings.push_back("trl.vllm_gpu_memory_utilization (" +
+                              section->find("vllm_gpu_memory_utilization")->place.text() + ") has no effect: " +
+                              (cpu ? "on the CPU keys and values take what completions need, and training has it back"
+                                   : "keys and values of blocks take what one document needs"));
+}
+
 // Every key, and what is left over.
 inline void read_keys(Reader& reader, RunConfig& config, bool preference, int ranks) {
   apply_removed(reader, removed_keys());
@@ -183,6 +194,7 @@ inline void read_keys(Reader& reader, RunConfig& config, bool preference, int ra
   if (matches_features(config)) read_ebft(reader, config.ebft, config.file);
 
   read_device(reader, config, ranks);
+  say_unused_memory_share(config, section, reader.findings());
   read_model(reader, config);
   read_adapter(reader, config);
   read_data(reader, config);

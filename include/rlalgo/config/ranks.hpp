@@ -58,6 +58,7 @@ namespace detail {
 
 // Before the relations between keys are checked.
 inline void spread_over(RunConfig& c, int ranks) {
+  c.ranks = ranks;
   if (c.ddp_timeout.value_or(1) < 1)
     core::raise_usage("config", 39,
                       {.what = "ddp_timeout is out of range",

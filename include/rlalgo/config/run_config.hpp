@@ -68,6 +68,7 @@ struct RunConfig : ModelConfig, DataConfig, TrainingConfig, OutputConfig {
   os::Outside outside = {};                    // what the run reads of the world around it (config/outside.hpp)
   bool outside_kept = false;                   // it is a checkpoint's
   std::shared_ptr<distributed::World> world = nullptr;  // the ranks of the run; null: one
+  std::int64_t ranks = 1;                               // that it was read for: of a dry run, which has no world
 
   [[nodiscard]] bool was_set(const std::string& key) const { return given.contains(key); }
   // Of trl.async_schedule: record, recorded.

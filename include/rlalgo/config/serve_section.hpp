@@ -1,7 +1,7 @@
 // The `vllm:` section of a configuration: how `rlalgo vllm-serve CONFIG.yaml` serves its base_model. A training reads
 // none of it.
 //
-//   host (127.0.0.1), port (8000), dtype (auto), device (auto), max_model_len (the model's)
+//   host (127.0.0.1), port (8000), dtype (auto), device (auto), max_model_len (the model's), gpu_memory_utilization (0.9, of a GPU)
 //
 // What concerns GPUs or vLLM's own parts is named in a warning (enable_prefix_caching: false too: prefixes are always
 // shared, which changes no bit of an answer; several processes), and what changes what the server would do (a
@@ -28,6 +28,7 @@ namespace rlalgo::config {
 struct ServeSection {
   std::optional<std::string> host, dtype, device;
   std::optional<std::int64_t> port, max_model_len;
+  std::optional<double> gpu_memory_utilization;
   std::vector<std::string> warnings = {};
 };
 
@@ -48,6 +49,12 @@ struct ServeSection {
   if (out.max_model_len && *out.max_model_len < 1)
     reader.judge("max_model_len",
                  [&] { detail::raise_range("vllm.max_model_len", *node->find("max_model_len"), "at least 1"); });
+  reader.read("gpu_memory_utilization", out.gpu_memory_utilization);
+  if (const auto& share = out.gpu_memory_utilization; share && !(*share > 0.0 && *share <= 1.0))
+    reader.judge("gpu_memory_utilization", [&] {
+      detail::raise_range("vllm.gpu_memory_utilization", *node->find("gpu_memory_utilization"),
+                          "more than 0, at most 1");
+    });
   bool prefixes = true;
   if (reader.read("enable_prefix_caching", prefixes) && !prefixes)
     findings.warnings.push_back("vllm.enable_prefix_caching (" + node->find("enable_prefix_caching")->place.text() +
@@ -73,7 +80,6 @@ struct ServeSection {
       findings.warnings.push_back("vllm." + std::string(key) + " (" + node->find(key)->place.text() +
                                   ") has no effect: " + std::string(one_process));
   static constexpr Reason idle[] = {
-      {"gpu_memory_utilization", "memory for keys and values is --kv-cache-mb"},
       {"enforce_eager", "nothing is compiled or captured"},
       {"worker_extension_cls", "every way of changing weights is there"},
   };

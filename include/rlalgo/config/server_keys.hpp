@@ -24,6 +24,7 @@ struct ServerConfig {
   std::optional<std::string> vllm_server_base_url;
   std::int64_t vllm_group_port = 51216;
   double vllm_server_timeout = 240.0;
+  std::optional<double> vllm_gpu_memory_utilization;  // unset: what completions need
   double request_timeout = 600.0;
   bool vllm_lora_sync = true;
   std::optional<std::string> vllm_structured_outputs_regex;
@@ -60,6 +61,11 @@ struct ServerConfig {
         "then a little another one, which the correction makes up for. Training, log-probs of the policy and of the reference and what is "
         "saved are as without it. Not with `rl: rloo` and `ebft.mode: strided`, whose losses correct for nothing").one_of({"none", "int8"})
         .when(where([=] { return !elsewhere(); }, "it concerns completions of this process, and a server makes them")).only_if_written(),
+    key("trl.vllm_gpu_memory_utilization", s.vllm_gpu_memory_utilization, "on a GPU: the share of its memory that generation in this process "
+        "may take, the weights that it reads counted ([GPUs](gpu.md#memory-of-generation-and-training)). Unset: what the completions need. "
+        "TRL's `vllm_mode: colocate` takes 0.3").within(above(0).to(1)).shows("–")
+        .when(where([=] { return !elsewhere(); }, "it concerns vllm_mode: colocate; the server's is its own (--gpu-memory-utilization)"))
+        .free({"where keys and values lie; the same numbers to rounding"}).only_if_written(),
   };
 }
 
@@ -127,8 +133,7 @@ struct ServerConfig {
         "trl.vllm_importance_sampling_clip_max"),
   };
   for (const std::string_view name :
-       {"trl.vllm_enable_sleep_mode", "trl.vllm_model_impl", "trl.vllm_gpu_memory_utilization",
-        "trl.vllm_max_model_length", "trl.vllm_tensor_parallel_size"})
+       {"trl.vllm_enable_sleep_mode", "trl.vllm_model_impl", "trl.vllm_max_model_length", "trl.vllm_tensor_parallel_size"})
     out.push_back(key(name, "").when(colocated));
   return out;
 }

@@ -55,6 +55,12 @@ class BlockEngine {
 
   [[nodiscard]] const Counts& counts() const noexcept { return counts_; }
 
+  // Gives back the memory of keys and values.
+  void release_memory() {
+    cache_.trim();
+    device_->release_memory();
+  }
+
  private:
   // One sample of one block under way.
   struct Place {

@@ -27,7 +27,8 @@ struct EngineConfig {
   std::int64_t prefill_rows = SchedulerConfig{}.prefill_rows;
   std::int64_t prefill_ahead = SchedulerConfig{}.prefill_ahead;
   int threads = 0;  // at most so many, as the size of the work asks for; 0 = those of LibTorch that have a processor
-  std::size_t cache_bytes = 0;  // keys and values of running requests and kept prefixes; 0 = SchedulerConfig's
+  std::size_t cache_bytes =
+      0;  // keys and values of running requests and kept prefixes; 0 = SchedulerConfig's (memory_share.hpp: on a device)
   std::size_t saved_bytes = SchedulerConfig{}.saved_bytes;  // of states behind pages, where the model carries any
   bool keep_prefixes = false;  // reuse what an earlier call computed, until the owner says weights_changed()
   // Of keys and values; nothing = as the weights that an engine is made with ask for (cache_element.hpp), else float32.
@@ -36,6 +37,9 @@ struct EngineConfig {
   // Multiplies by copies of weights in bfloat16, in the order that kernels read best, where the CPU's have one (packs_bfloat16() of cpu_kernels.hpp):
   // for as much memory as the weights take. Log-probs differ in rounding.
   bool pack_weights = false;
+  // On another device than the CPU: generates with copies of the maps that an adapter changes, the adapter multiplied in
+  // (merged_adapter.hpp), made when the weights have changed and given back with the rest of the engine's memory. Log-probs differ in rounding.
+  bool merge_adapter = false;
   bool routed_experts = false;  // completions say which experts every token passed (data::Completion); on the CPU
 
   // Decodes completions of a prompt (text_streams.hpp), where SamplingConfig::stop_strings end them; none: they cannot.

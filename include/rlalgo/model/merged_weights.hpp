@@ -23,6 +23,13 @@
 
 namespace rlalgo::model {
 
+// A map's numbers with its adapter, in the adapter's dtype.
+[[nodiscard]] inline Tensor merged(const Tensor& base, const Lora& lora) {
+  Tensor out = tensor::addmm(base.to(lora.a.scalar_type()), lora.b, lora.a, 1.0, lora.scale);
+  if (lora.magnitude.defined()) out.mul_(lora.magnitude.div(tensor::euclidean_norm(out, 1)).unsqueeze(1));
+  return out;
+}
+
 namespace detail {
 
 using Bits = std::shared_ptr<const QuantisedWeight>;
@@ -53,8 +60,7 @@ inline void add_merged_experts(const Decoder& decoder, const std::string& path, 
                        for (Tensor* one : {&there.a, &there.b}) *one = whole(gate, *one).detach();
                        there = expert_lora(there, static_cast<std::int64_t>(i), count, rows);
                        const Tensor base = numbers_of(gate, weight, bits);
-                       return tensor::addmm(base.to(there.a.scalar_type()), there.b, there.a, 1.0, there.scale)
-                           .to(base.scalar_type());
+                       return merged(base, there).to(base.scalar_type());
                      }});
     }
   }
@@ -86,9 +92,7 @@ inline void add_merged_experts(const Decoder& decoder, const std::string& path, 
                Lora there = lora;
                for (Tensor* one : {&there.a, &there.b, &there.magnitude})
                  if (one->defined()) *one = whole(gate, *one);
-               Tensor merged = tensor::addmm(base.to(there.a.scalar_type()), there.b, there.a, 1.0, there.scale);
-               if (there.magnitude.defined()) merged.mul_(there.magnitude.div(adapted_norm(base, there)).unsqueeze(1));
-               return merged.to(base.scalar_type());
+               return merged(base, there).to(base.scalar_type());
              }});
       },
       [&](const std::string& path, const Lora& lora, std::size_t layer) {

@@ -22,6 +22,9 @@ struct NamedAdapter {
 struct ServerConfig {
   http::ServerConfig http = {.port = 8000, .body_limit = std::size_t{1} << 30};  // weights come in large bodies
   Engine::Config engine{};
+  // Of a device other than the CPU, unless engine.engine.cache_bytes is set: what the model, passes, keys and values may take of its memory;
+  // 0: as on the CPU.
+  double memory_fraction = 0.9;
   std::string api_key{};                               // empty: none is asked for
   bool open_to_all = false;                            // no key, although the address is not this machine's own
   std::vector<std::filesystem::path> allowed_paths{};  // adapters are read below these only; empty: anywhere

@@ -42,6 +42,10 @@ struct DeviceMemory {
 // Of a device other than the CPU. {0, 0}: it does not say.
 [[nodiscard]] DeviceMemory device_memory(at::Device device);
 
+// Gives back to the device what LibTorch keeps of it and no tensor uses, so that what is taken next does not come to lie in the middle of
+// a large block that will be wanted whole again.
+void release_unused_memory(at::Device device);
+
 // "NVIDIA H100 80GB HBM3, 79.2 GiB" of a GPU; the device's name of another.
 [[nodiscard]] std::string describe(at::Device device);
 

@@ -160,7 +160,9 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   matching.load_apart();
   model.shard();
   const std::shared_ptr<model::Decoder>& decoder = model.text.decoder;
-  assembly::Completions completions(model.text, drawer_of(config, *decoder),
+  const assembly::GenerationMemory memory =
+      generation_memory_of(config, *decoder, overview, settings.rollouts.geometry);
+  assembly::Completions completions(model.text, drawer_of(config, *decoder, memory),
                                     form_of(config, model, players, prompts, conversations, messages.note),
                                     timing_of(config), layout_of(model.sharding), {.world = model.world});
   const sampler::PrefetchConfig prefetch =
@@ -177,7 +179,7 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   inputs.companions = companions(config, coefficient, model.text, reference, model.sharding.get());
   inputs.on_experience = matching.on_experience();
   const bool copied = reference != nullptr && decoder->adapter() == nullptr;
-  if (plans(overview, config, *decoder, copied, task, messages)) return {};
+  if (plans(overview, config, *decoder, copied, task, messages, memory)) return {};
   inputs.prompts = std::move(prompts.train);
   return with_policy_gradient(config, coefficient, [&](auto loss) {
     auto trainer =

@@ -56,9 +56,10 @@ run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessa
   messages.note_some(feature::repeated_layers(config.ebft.feature_layers, network.depths()));
   const std::shared_ptr<model::Decoder>& decoder = model.text.decoder;
   if (plans(overview, config, *decoder, false, task, messages)) return {};
-  assembly::Drawn<inference::BlockEngine, sync::SharedWeights> drawn{.sync = sync::SharedWeights()};
-  sync::AnySync sync{assembly::Sharded{model.sharding}.policy<false>(drawn)};
   inference::BlockEngine engine(decoder->config(), decoder->weights());
+  assembly::Drawn<inference::BlockEngine, sync::SharedWeights> drawn{
+      .sync = sync::SharedWeights({}, [&engine] { engine.release_memory(); })};
+  sync::AnySync sync{assembly::Sharded{model.sharding}.policy<false>(drawn)};
   trainer::StridedInputs<inference::BlockEngine, sync::AnySync> inputs{.policy = decoder,
                                                                        .generator = engine,
                                                                        .documents = std::move(documents.train),

@@ -122,7 +122,10 @@ inline void check_memory(const KvCache& cache, std::int64_t prompt, std::int64_t
                  .found = std::to_string(pages * cache.page_bytes()) + " bytes for " + std::to_string(prompt) +
                           " and " + std::to_string(room) + " tokens",
                  .expected = "at most " + std::to_string(cache.limit() * cache.page_bytes()),
-                 .remedy = "raise cache_bytes, or ask for fewer tokens"});
+                 .where = "the request",
+                 .remedy = "ask for fewer tokens, or raise what keys and values may take: cache_bytes; of a server "
+                           "--kv-cache-mb, on a "
+                           "GPU --gpu-memory-utilization; of a training trl.vllm_gpu_memory_utilization"});
 }
 
 }  // namespace rlalgo::inference::detail

@@ -16,9 +16,11 @@
 #include <rlalgo/inference/engine_config.hpp>
 #include <rlalgo/inference/engine_device.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
+#include <rlalgo/inference/merged_adapter.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/weights.hpp>
 #include <rlalgo/tensor/cuda_kernels.hpp>
+#include <rlalgo/tensor/device.hpp>
 
 namespace rlalgo::inference::detail {
 
@@ -26,17 +28,18 @@ class TensorEngineDevice final : public EngineDevice {
  public:
   TensorEngineDevice(const model::DecoderConfig& decoder, const EngineConfig& engine, at::Device device,
                      std::int64_t max_rows, const tensor::OwnKernels& kernels = tensor::own_kernels())
-      : pages_(device, engine.cache_element == CacheElement::bfloat16 ? at::kBFloat16 : at::kFloat),
+      : pages_(device, engine.cache_element == CacheElement::bfloat16 ? at::kBFloat16 : at::kFloat, engine.cache_bytes),
         states_(device, at::kFloat),
         cache_(decoder, engine.cache_element.value_or(CacheElement::float32), pages_, states_),
-        forward_(decoder, pages_, states_, max_rows, engine.max_slots, kernels) {}
+        forward_(decoder, pages_, states_, max_rows, engine.max_slots, kernels),
+        merges_(engine.merge_adapter) {}
 
   [[nodiscard]] KvCache& cache() override { return cache_; }
   [[nodiscard]] Forward& forward() override { return forward_; }
 
   [[nodiscard]] std::shared_ptr<Forward::Weights> view(const model::DecoderWeights& weights,
                                                        std::shared_ptr<const void> owner,
-                                                       std::optional<std::uint64_t> /*contents*/) override {
+                                                       std::optional<std::uint64_t> contents) override {
     if (weights.embedding.device() != pages_.device())
       core::raise("inference", 6,
                   {.what = "the engine cannot read weights of another device",
@@ -44,21 +47,40 @@ class TensorEngineDevice final : public EngineDevice {
                    .expected = "weights on " + pages_.device().str(),
                    .remedy = "make the engine with EngineConfig::for_weights of these weights"});
     auto out = std::make_shared<TensorWeightsView>();
-    out->weights = weights;
-    if (forward_.decodes_plainly(weights)) {
-      out->places = places_of(weights);
-      for (const model::LayerWeights& layer : weights.layers) out->joined.push_back(joined_maps(layer));
+    out->merged = merges_ ? merged(weights, contents) : nullptr;
+    out->weights = out->merged != nullptr ? out->merged->weights() : weights;
+    if (forward_.decodes_plainly(out->weights)) {
+      out->places = places_of(out->weights);
+      for (const model::LayerWeights& layer : out->weights.layers) out->joined.push_back(joined_maps(layer));
     }
     out->owner = std::move(owner);
     return out;
   }
 
-  void release_memory() override { forward_.release_memory(); }
+  void release_memory() override {
+    forward_.release_memory();
+    merged_ = nullptr;
+    tensor::release_unused_memory(pages_.device());
+  }
 
  private:
+  // In the memory of the last ones, unless a view that is still there reads it.
+  [[nodiscard]] std::shared_ptr<const MergedAdapter> merged(const model::DecoderWeights& weights,
+                                                            std::optional<std::uint64_t> contents) {
+    if (merged_ != nullptr && contents && contents == merged_contents_) return merged_;
+    if (merged_adapter_bytes(weights) == 0) return nullptr;
+    if (merged_ == nullptr || merged_.use_count() > 1) merged_ = std::make_shared<MergedAdapter>();
+    merged_->update(weights);
+    merged_contents_ = contents;
+    return merged_;
+  }
+
   TensorPages pages_, states_;  // outlive the cache
   KvCache cache_;
   TensorForward forward_;
+  bool merges_;
+  std::shared_ptr<MergedAdapter> merged_;
+  std::optional<std::uint64_t> merged_contents_;
 };
 
 }  // namespace rlalgo::inference::detail

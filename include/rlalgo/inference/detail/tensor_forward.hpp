@@ -34,6 +34,7 @@
 #include <rlalgo/inference/detail/tensor_pages.hpp>
 #include <rlalgo/inference/detail/tensor_states.hpp>
 #include <rlalgo/inference/forward.hpp>
+#include <rlalgo/inference/merged_adapter.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/decoder_layer.hpp>
 #include <rlalgo/model/linear.hpp>
@@ -48,9 +49,10 @@ namespace rlalgo::inference::detail {
 // A decoder's tensors, read where they lie.
 struct TensorWeightsView final : Forward::Weights {
   model::DecoderWeights weights;
-  std::vector<JoinedMaps> joined;     // of each layer, where decode_pass.hpp computes with them; else empty
-  std::uint64_t places = 0;           // places_of() them
-  std::shared_ptr<const void> owner;  // keeps what they share; null = somebody else does
+  std::vector<JoinedMaps> joined;               // of each layer, where decode_pass.hpp computes with them; else empty
+  std::uint64_t places = 0;                     // places_of() them
+  std::shared_ptr<const void> owner;            // keeps what they share; null = somebody else does
+  std::shared_ptr<const MergedAdapter> merged;  // of which they are; null: they are the decoder's own
 };
 
 class TensorForward final : public Forward {

@@ -3,7 +3,8 @@
 //
 //   arena [capacity, elements of a page]
 //
-// The arena doubles when it is full, which copies it, and is given up when no page is in use. What is new in it is zero: a
+// With a limit the arena is taken whole when the first page is wanted, so that it never moves. Without one it doubles when it is full,
+// which copies it, and begins as large as it has been before. It is given up when no page is in use. What is new in it is zero: a
 // masked key weighs 0, and 0 times what memory happens to hold may be no number.
 #pragma once
 
@@ -20,7 +21,9 @@ namespace rlalgo::inference::detail {
 
 class TensorPages final : public PageMemory {
  public:
-  TensorPages(at::Device device, at::ScalarType type) : options_(at::TensorOptions().dtype(type).device(device)) {}
+  // `most`: bytes of all pages together; 0: no limit.
+  TensorPages(at::Device device, at::ScalarType type, std::size_t most = 0)
+      : options_(at::TensorOptions().dtype(type).device(device)), most_(most) {}
 
   std::byte* allocate(std::size_t bytes) override {
     if (free_.empty()) grow(static_cast<std::int64_t>(bytes / c10::elementSize(type())));
@@ -58,18 +61,21 @@ class TensorPages final : public PageMemory {
 
   void grow(std::int64_t elements) {
     constexpr std::int64_t least = 16;
-    const std::int64_t capacity = std::max(least, 2 * capacity_);
+    const auto most =
+        static_cast<std::int64_t>(most_ / (static_cast<std::size_t>(elements) * c10::elementSize(type())));
+    const std::int64_t capacity = most > capacity_ ? most : std::max({least, 2 * capacity_, largest_});
     tensor::Tensor larger = tensor::zeros({capacity, elements}, options_);
     if (capacity_ > 0) larger.narrow(0, 0, capacity_).copy_(arena_);
     arena_ = larger;
     free_.reserve(static_cast<std::size_t>(capacity));
     for (std::int64_t page = capacity; page-- > capacity_;) free_.push_back(page);
-    capacity_ = capacity;
+    capacity_ = largest_ = capacity;
   }
 
   at::TensorOptions options_;
+  std::size_t most_;
   tensor::Tensor arena_;
-  std::int64_t capacity_ = 0;
+  std::int64_t capacity_ = 0, largest_ = 0;
   std::vector<std::int64_t> free_;  // numbers
 };
 

@@ -19,7 +19,11 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/cpu/kernels.hpp>
 #include <rlalgo/http/server.hpp>
+#include <rlalgo/inference/engine_config.hpp>
+#include <rlalgo/inference/memory_share.hpp>
+#include <rlalgo/model/weights.hpp>
 #include <rlalgo/os/open_files.hpp>
 #include <rlalgo/serve/detail/answers.hpp>
 #include <rlalgo/serve/detail/broadcast_routes.hpp>
@@ -32,6 +36,7 @@
 #include <rlalgo/serve/detail/who_asks.hpp>
 #include <rlalgo/serve/metrics_text.hpp>
 #include <rlalgo/serve/server.hpp>
+#include <rlalgo/tensor/device.hpp>
 
 namespace rlalgo::serve {
 
@@ -321,6 +326,40 @@ class LoadReport {
   std::thread thread_;
 };
 
+// Memory for keys and values on a device: what its share leaves, and no more than what is free. Nothing where it does not say how much
+// it has.
+inline void share_device(ServerConfig& config, const ServedModel& model, const model::DecoderWeights& weights) {
+  inference::EngineConfig& engine = config.engine.engine;
+  const std::int64_t longest = model.length_limit();
+  const inference::MemoryShare share =
+      inference::memory_share(model.decoder->config(), weights, engine, config.memory_fraction, longest);
+  if (share.total == 0.0) return;
+  const double free = static_cast<double>(tensor::device_memory(*engine.device).free),
+               page = static_cast<double>(share.page_bytes), left = std::min(share.left(), free - share.passes);
+  const auto megabytes = [](double bytes) { return std::to_string(static_cast<std::int64_t>(bytes / 1e6)) + " MB"; };
+  if (left < share.page_memory(1))
+    core::raise_usage(
+        "serve", 32,
+        {.what = "there is no memory for keys and values on the device",
+         .found = megabytes(share.share()) + " of " + megabytes(share.total) + " for the server, " + megabytes(free) +
+                  " free: weights " + megabytes(share.weights) + ", passes " + megabytes(share.passes),
+         .expected =
+             megabytes(share.page_memory(longest)) + " more, for a request of " + std::to_string(longest) + " tokens",
+         .where = engine.device->str(),
+         .remedy = "raise --gpu-memory-utilization, lower --max-num-seqs or --max-model-len, or end what else uses the "
+                   "device"});
+  const auto pages = static_cast<std::size_t>(left / page);
+  engine.cache_bytes = pages * share.page_bytes;
+  if (!config.tell) return;
+  const std::int64_t tokens = static_cast<std::int64_t>(pages) * cpu::page_positions;
+  config.tell(engine.device->str() + ": " + megabytes(share.total) + ", weights " + megabytes(share.weights) +
+              ", passes " + megabytes(share.passes) + ", keys and values " +
+              megabytes(static_cast<double>(engine.cache_bytes)) + " for " + std::to_string(tokens) + " tokens");
+  if (left < share.page_memory(longest))
+    config.tell("warning: longer requests than that are refused, though the model takes " + std::to_string(longest) +
+                " tokens: raise --gpu-memory-utilization, or set --max-model-len");
+}
+
 inline ServerConfig checked(ServerConfig config, const ServedModel& model) {
   if (config.http.host == "localhost") config.http.host = "127.0.0.1";
   if (!is_loopback(config.http.host) && config.api_key.empty() && !config.open_to_all)
@@ -331,7 +370,10 @@ inline ServerConfig checked(ServerConfig config, const ServedModel& model) {
   config.http.tell = config.tell;
   (void)os::raise_open_files();
   inference::EngineConfig& engine = config.engine.engine;
-  engine = engine.for_weights(model.weights != nullptr ? *model.weights : model.decoder->weights());
+  const model::DecoderWeights& weights = model.weights != nullptr ? *model.weights : model.decoder->weights();
+  engine = engine.for_weights(weights);
+  if (engine.cache_bytes == 0 && config.memory_fraction > 0.0 && !engine.device->is_cpu())
+    share_device(config, model, weights);
   // Memory for 1 GiB of keys and values, and for the longest request at least.
   if (engine.cache_bytes == 0) {
     const model::DecoderConfig& decoder = model.decoder->config();

@@ -219,7 +219,7 @@ class WeightRoutes {
     if (!mode.empty() && mode != "abort" && mode != "wait") refuse_value("mode", mode, "abort or wait");
     asleep_ = true;
     const auto release = [this, exchange] {
-      service_.engine.call([](inference::DecoderEngine& engine) { engine.scheduler().release_memory(); });
+      service_.engine.call([](inference::DecoderEngine& engine) { engine.release_memory(); });
       answer_json(*exchange, {{"status", "asleep"}, {"freed", {"kv_cache"}}, {"kept", {"weights"}}});
     };
     service_.engine.pause(mode == "wait" ? PauseMode::wait : PauseMode::abort, [this, exchange, release] {

@@ -89,10 +89,25 @@ RLALGO_INLINE DeviceChoice choose_device(const std::string& name, int local_rank
       {.what = "there is no such device", .found = name, .expected = "auto, cpu, cuda or cuda:N", .where = where});
 }
 
+namespace detail {
+
+// Null: it has none that says how much there is.
+inline c10::DeviceAllocator* allocator_of(at::Device device) {
+  if (!device.is_cuda() && !device.is_privateuseone()) return nullptr;
+  return dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
+}
+
+}  // namespace detail
+
 RLALGO_INLINE DeviceMemory device_memory(at::Device device) {
-  if (!device.is_cuda()) return {};
-  const auto [free, total] = c10::getDeviceAllocator(device.type())->getMemoryInfo(device.index());
+  c10::DeviceAllocator* const allocator = detail::allocator_of(device);
+  if (allocator == nullptr) return {};
+  const auto [free, total] = allocator->getMemoryInfo(device.index());
   return {free, total};
+}
+
+RLALGO_INLINE void release_unused_memory(at::Device device) {
+  if (c10::DeviceAllocator* const allocator = detail::allocator_of(device)) allocator->emptyCache();
 }
 
 RLALGO_INLINE std::string describe(at::Device device) {
