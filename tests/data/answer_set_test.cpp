@@ -40,7 +40,8 @@ TEST_CASE("what was cut off a completion belongs to no answer, but to the whole 
   AnswerSet other(1);
   other.append(set, 0);
   const AnswerSet picked = set.selected(std::vector<std::size_t>{1, 0});
-  for (const auto& [s, i] : {std::pair{&set, 0}, std::pair{&other, 0}, std::pair{&picked, 1}}) {
+  const std::vector<std::pair<const AnswerSet*, std::size_t>> same = {{&set, 0}, {&other, 0}, {&picked, 1}};
+  for (const auto& [s, i] : same) {
     CHECK(s->answer(i).ids == std::vector<TokenId>{1, 2, 3});
     CHECK(s->completion(i).size() == 1);
     CHECK(s->rest(i) == 2);
