@@ -42,9 +42,9 @@ TEST_CASE("every key that a resumed run may change is a setting that a run has")
   // Optional values that the files above leave out, being set beside what excludes them.
   for (const char* key :
        {"revision_of_model", "evaluation_strategy", "eval_steps", "save_steps", "trl.num_generations_eval",
-        "trl.vllm_server_base_url", "datasets", "test_datasets", "trl.precompute_ref_batch_size", "float32",
-        "loss_watchdog_threshold", "loss_watchdog_patience", "eval_on_start",
-        "outside"})  // set when a run starts, config/outside.hpp
+        "trl.vllm_server_base_url", "trl.vllm_gpu_memory_utilization", "datasets", "test_datasets",
+        "trl.precompute_ref_batch_size", "float32", "loss_watchdog_threshold", "loss_watchdog_patience",
+        "eval_on_start", "outside"})  // set when a run starts, config/outside.hpp
     known.insert(key);
   for (const Key& row : every_key())
     if (!row.resume.why.empty()) CHECK(known.contains(std::string(row.name)));
