@@ -43,7 +43,7 @@ struct Pulls {
         double u = core::uniform({key.seed, core::Stream::sampling}, key.step, index);
         std::int32_t machine = 0;
         while (machine < 4 && (u -= probabilities[machine].item<double>()) >= 0) ++machine;
-        out.back().push_back({.ids = {machine}, .log_probs = {std::log(probabilities[machine].item<float>())}});
+        out.back().push_back({{.ids = {machine}, .log_probs = {std::log(probabilities[machine].item<float>())}}});
       }
     }
     return out;

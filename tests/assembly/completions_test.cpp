@@ -161,7 +161,7 @@ TEST_CASE("completions of several messages go through the choice of who draws an
   const auto reward = [&](assembly::Completions& made) {
     sync::AnySync sync = made.sync();
     sync.publish(0);
-    return made.generator().generate(requests, {.max_new_tokens = 4}, {.seed = 1}).at(0).at(0).episode->reward;
+    return made.generator().generate(requests, {.max_new_tokens = 4}, {.seed = 1}).at(0).at(0).interaction->reward;
   };
   assembly::Completions here(model, assembly::Engine(), turns);
   assembly::Completions ahead(model, assembly::Engine{.threads = 1}, turns, assembly::Asynchronous());

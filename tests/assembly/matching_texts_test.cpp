@@ -31,7 +31,7 @@ struct Saying {
     for (const inference::Request& request : requests) {
       positions.push_back(request.first_position);
       indices.push_back(request.first_index);
-      out.push_back({{.ids = ids, .log_probs = {}, .finish = data::Finish::stop}});
+      out.push_back({{{.ids = ids, .log_probs = {}, .finish = data::Finish::stop}}});
     }
     return out;
   }

@@ -22,7 +22,7 @@ struct Counting {
     for (const inference::Request& request : requests)
       out.push_back(
           std::vector<data::Completion>(static_cast<std::size_t>(request.count),
-                                        {.ids = {calls}, .log_probs = {-1.0f}, .finish = data::Finish::stop}));
+                                        {{.ids = {calls}, .log_probs = {-1.0f}, .finish = data::Finish::stop}}));
     return out;
   }
   std::int32_t calls = 0;
@@ -63,7 +63,7 @@ TEST_CASE("an environment answers until it is done, and who draws lives as long 
   const auto out = made->generate(requests, {.max_new_tokens = 16}, {.seed = 1});
   CHECK(out.at(0).at(0).ids == std::vector<data::TokenId>{1, 8, 9, 2});
   CHECK(out[0][0].loss_mask == std::vector<std::uint8_t>{1, 0, 0, 1});
-  CHECK(out[0][0].episode->reward == 0.5);
+  CHECK(out[0][0].interaction->reward == 0.5);
   made.reset();
   CHECK(seen.expired());
 }

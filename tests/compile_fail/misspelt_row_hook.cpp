@@ -5,7 +5,7 @@ using namespace rlalgo;
 
 // Rows of one's own that keep what they were trained with, by another name.
 struct Keeping {
-  using Row = data::Rollout;
+  using Row = data::EpisodeRow;
   static constexpr loss::RowKind kind{"keeping"};
   static constexpr sampler::RowHooks hooks{.remember = true};
   static model::TokenTree tree(std::span<const Row* const>, const loss::Needs&) { return {}; }

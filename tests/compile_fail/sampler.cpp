@@ -11,7 +11,7 @@ using namespace rlalgo;
 // A sampler whose cursor cannot be restored cannot be resumed.
 struct Forgetful {
   using Rows = sampler::RolloutRows;
-  sampler::Batch<data::Rollout> next(std::int64_t) { return {}; }
+  sampler::Batch<data::Episode> next(std::int64_t) { return {}; }
   nlohmann::ordered_json state() const { return {}; }
 #ifdef RLALGO_VALID
   void restore(const nlohmann::ordered_json&) {}

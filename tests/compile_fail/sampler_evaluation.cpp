@@ -11,7 +11,7 @@ using namespace rlalgo;
 // A sampler without an end cannot hold a split to evaluate on.
 struct Endless {
   using Rows = sampler::RolloutRows;
-  sampler::Batch<data::Rollout> next(std::int64_t) { return {}; }
+  sampler::Batch<data::Episode> next(std::int64_t) { return {}; }
   nlohmann::ordered_json state() const { return {}; }
   void restore(const nlohmann::ordered_json&) {}
 #ifdef RLALGO_VALID

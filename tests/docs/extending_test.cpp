@@ -76,7 +76,7 @@ struct CopiedPulls {
         std::int32_t machine = 0;
         while (machine < 4 && (u -= probabilities[static_cast<std::size_t>(machine)]) >= 0) ++machine;
         const double p = probabilities[static_cast<std::size_t>(machine)];
-        out.back().push_back({.ids = {machine}, .log_probs = {static_cast<float>(std::log(p))}});
+        out.back().push_back({{.ids = {machine}, .log_probs = {static_cast<float>(std::log(p))}}});
       }
     }
     return out;
@@ -110,16 +110,16 @@ class Demonstrations {
   explicit Demonstrations(std::vector<data::TokenId> pulled) {
     for (const data::TokenId machine : pulled) {
       shown_->emplace_back();
-      shown_->back().prompt_ids = {0};
-      shown_->back().completion_ids = {machine};
+      shown_->back().first().prompt_ids = {0};
+      shown_->back().first().completion_ids = {machine};
     }
   }
 
-  // The same rows at every step, in one micro-batch.
-  sampler::Batch<data::Rollout> next(std::int64_t /*step*/) {
-    sampler::Batch<data::Rollout> batch;
+  // The same episodes at every step, in one micro-batch.
+  sampler::Batch<data::Episode> next(std::int64_t /*step*/) {
+    sampler::Batch<data::Episode> batch;
     batch.parts.emplace_back();
-    for (data::Rollout& rollout : *shown_) batch.parts.back().push_back(&rollout);
+    for (data::Episode& episode : *shown_) batch.parts.back().push_back(&episode);
     batch.owners.push_back(shown_);
     return batch;
   }
@@ -127,7 +127,7 @@ class Demonstrations {
   void restore(const data::Json& /*state*/) {}
 
  private:
-  std::shared_ptr<std::vector<data::Rollout>> shown_ = std::make_shared<std::vector<data::Rollout>>();
+  std::shared_ptr<std::vector<data::Episode>> shown_ = std::make_shared<std::vector<data::Episode>>();
 };
 
 struct Likelihood {

@@ -8,10 +8,10 @@ using namespace rlalgo;
 TEST_CASE("grpo: a completion counts once, whatever its length") {
   for (const std::int64_t parts : {1, 2, 3, 12}) {
     const rlalgo::support::DoorStep step = rlalgo::support::run_door<Grpo>(parts);
-    REQUIRE(step.rows.size() == 12);
-    const double tokens = rlalgo::support::token_count(step.rows);
+    REQUIRE(step.episodes.size() == 12);
+    const double tokens = rlalgo::support::token_count(step.episodes);
     REQUIRE(tokens > 12);
-    const double expected = rlalgo::support::expected_norm(step.rows, [&](double n) { return 1.0 / (n * 12.0); });
+    const double expected = rlalgo::support::expected_norm(step.episodes, [&](double n) { return 1.0 / (n * 12.0); });
     CHECK(expected > 0.01);
     CHECK(step.result.grad_norm == Approx(expected).epsilon(1e-12));
     CHECK(step.result.metrics.value("clip_ratio/region_mean") == 0.0);

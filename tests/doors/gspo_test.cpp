@@ -7,9 +7,9 @@ using namespace rlalgo;
 TEST_CASE("gspo: on-policy it is GRPO: completions weigh the same") {
   for (const std::int64_t parts : {1, 2, 3, 12}) {
     rlalgo::support::DoorStep step = rlalgo::support::run_door<Gspo>(parts);
-    REQUIRE(step.rows.size() == 12);
-    REQUIRE(rlalgo::support::token_count(step.rows) > 12);
-    const double expected = rlalgo::support::expected_norm(step.rows, [&](double n) { return 1.0 / n / 12.0; });
+    REQUIRE(step.episodes.size() == 12);
+    REQUIRE(rlalgo::support::token_count(step.episodes) > 12);
+    const double expected = rlalgo::support::expected_norm(step.episodes, [&](double n) { return 1.0 / n / 12.0; });
     CHECK(expected > 0.01);
     CHECK(step.result.grad_norm == Approx(expected).epsilon(1e-12));
   }

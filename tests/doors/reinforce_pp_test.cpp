@@ -7,12 +7,12 @@ using namespace rlalgo;
 TEST_CASE("reinforce_pp: advantages are whitened over the batch, tokens weigh the same") {
   for (const std::int64_t parts : {1, 2, 3, 12}) {
     rlalgo::support::DoorStep step = rlalgo::support::run_door<ReinforcePp>(parts);
-    REQUIRE(step.rows.size() == 12);
-    REQUIRE(rlalgo::support::token_count(step.rows) > 12);
-    const double tokens = rlalgo::support::token_count(step.rows);
-    const double deviation = rlalgo::support::deviation(step.rows);
-    for (auto& row : step.rows) row.advantage /= deviation + 1e-4;
-    const double expected = rlalgo::support::expected_norm(step.rows, [&](double /*n*/) { return 1.0 / tokens; });
+    REQUIRE(step.episodes.size() == 12);
+    REQUIRE(rlalgo::support::token_count(step.episodes) > 12);
+    const double tokens = rlalgo::support::token_count(step.episodes);
+    const double deviation = rlalgo::support::deviation(step.episodes);
+    for (auto& row : step.episodes) row.advantage /= deviation + 1e-4;
+    const double expected = rlalgo::support::expected_norm(step.episodes, [&](double /*n*/) { return 1.0 / tokens; });
     CHECK(expected > 0.01);
     CHECK(step.result.grad_norm == Approx(expected).epsilon(1e-12));
   }

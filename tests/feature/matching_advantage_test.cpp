@@ -76,9 +76,11 @@ TEST_CASE("rewards of another kind") {
 }
 
 TEST_CASE("the spread of the advantages of completions") {
-  std::vector<data::Rollout> rollouts(3);
-  for (std::size_t i = 0; i < 3; ++i) rollouts[i].advantage = static_cast<double>(i);
-  std::vector<const data::Rollout*> rows = {&rollouts[0], &rollouts[1], &rollouts[2]};
+  std::vector<data::Episode> episodes(3);
+  for (std::size_t i = 0; i < 3; ++i) episodes[i].advantage = static_cast<double>(i);
+  const data::EpisodeRow first(episodes[0], episodes[0].first()), second(episodes[1], episodes[1].first()),
+      third(episodes[2], episodes[2].first());
+  std::vector<const data::EpisodeRow*> rows = {&first, &second, &third};
   core::Metrics metrics;
   feature::add_advantage_spread(rows, metrics);
   CHECK(metrics.value("ebft/advantages_std") == Approx(1.0));

@@ -13,7 +13,7 @@ struct Echo {
     std::vector<std::vector<data::Completion>> out;
     for (const inference::Request& request : requests)
       out.emplace_back(static_cast<std::size_t>(request.count),
-                       data::Completion{.ids = request.prompt, .log_probs = {}});
+                       data::Completion{{.ids = request.prompt, .log_probs = {}}});
     return out;
   }
 };

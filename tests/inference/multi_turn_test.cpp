@@ -136,11 +136,11 @@ TEST_CASE("turns alternate; only the model's tokens carry loss, and their log-pr
   CHECK(one.log_probs == std::vector<float>{-1, -2, -3, 0, 0, 0, -1, -2, -3});
   CHECK(one.finish == Finish::stop);
   CHECK(one.prompt_ids.empty());
-  REQUIRE(one.episode);
-  CHECK(one.episode->turns == 2);
-  CHECK(one.episode->reward == 0.5);
-  CHECK(one.episode->last_text == "16 25");
-  CHECK(one.episode->messages == Json::parse(R"([{"role": "assistant", "content": "10 25"},
+  REQUIRE(one.interaction);
+  CHECK(one.interaction->turns == 2);
+  CHECK(one.interaction->reward == 0.5);
+  CHECK(one.interaction->last_text == "16 25");
+  CHECK(one.interaction->messages == Json::parse(R"([{"role": "assistant", "content": "10 25"},
       {"role": "user", "content": "12"}, {"role": "assistant", "content": "16 25"}])"));
   // The first turn is one request for the group, the second goes on from each one's own tokens.
   REQUIRE(echo.calls.size() == 2);
@@ -161,8 +161,8 @@ TEST_CASE("episodes of different length end one by one; the seed belongs to the 
   const std::vector<Request> requests{{.prompt = a.ids, .count = 1, .first_index = 0, .source = &a},
                                       {.prompt = b.ids, .count = 1, .first_index = 1, .source = &b}};
   const auto out = multi.generate(requests, limit(100), {1, 2});
-  CHECK(out[0][0].episode->turns == 1);
-  CHECK(out[1][0].episode->turns == 3);
+  CHECK(out[0][0].interaction->turns == 1);
+  CHECK(out[1][0].interaction->turns == 3);
   CHECK(echo.calls.size() == 3);
   const std::vector<std::uint64_t> seeds = Talk::seeds;
   REQUIRE(seeds.size() == 2);
@@ -203,17 +203,17 @@ TEST_CASE(
   CHECK(cut.ids == std::vector<TokenId>{10, 20, 0, 51, 52, 99, 16});
   CHECK(cut.finish == Finish::length);
   CHECK(cut.log_probs.size() == 7);
-  CHECK(cut.episode->turns == 2);
-  CHECK(cut.episode->messages.size() == 3);
+  CHECK(cut.interaction->turns == 2);
+  CHECK(cut.interaction->messages.size() == 3);
   CHECK(run(100, {.max_length = 7}).ids.size() == 3);
   CHECK(run(100, {.max_length = 8}).ids.size() == 7);
-  CHECK(run(100, {.max_turns = 4}).episode->turns == 4);
+  CHECK(run(100, {.max_turns = 4}).interaction->turns == 4);
   const Completion brief = run(100, {.max_message = 2});  // its first message has three tokens
   CHECK(brief.ids.size() == 2);
   CHECK(brief.finish == Finish::length);
-  CHECK(brief.episode->turns == 1);
+  CHECK(brief.interaction->turns == 1);
   CHECK(run(100, {.max_message = 3}).ids.size() > 7);
-  CHECK(run(30, {}).episode->turns == 5);  // an environment that never ends
+  CHECK(run(30, {}).interaction->turns == 5);  // an environment that never ends
 }
 
 TEST_CASE("an episode with rewards of both infinities is not one without a reward") {
@@ -231,8 +231,8 @@ TEST_CASE("an episode with rewards of both infinities is not one without a rewar
   const data::TokenizedPrompt source = prompt_of(7, {});
   const auto out =
       multi.generate(std::vector<Request>{{.prompt = source.ids, .count = 1, .source = &source}}, limit(100), {1, 2});
-  CHECK(out[0][0].episode->turns == 2);
-  CHECK(std::isinf(out[0][0].episode->reward));
+  CHECK(out[0][0].interaction->turns == 2);
+  CHECK(std::isinf(out[0][0].interaction->reward));
 }
 
 TEST_CASE("a turn that was cut off is heard, and is the last") {
@@ -243,9 +243,9 @@ TEST_CASE("a turn that was cut off is heard, and is the last") {
   const auto out =
       multi.generate(std::vector<Request>{{.prompt = source.ids, .count = 1, .source = &source}}, limit(50), {1, 2});
   CHECK(out[0][0].finish == Finish::length);
-  CHECK(out[0][0].episode->reward == 0.25);
+  CHECK(out[0][0].interaction->reward == 0.25);
   CHECK(Talk::heard.size() == 1);
-  CHECK(out[0][0].episode->messages.size() == 1);
+  CHECK(out[0][0].interaction->messages.size() == 1);
 }
 
 namespace {
@@ -266,7 +266,7 @@ TEST_CASE("an episode in which nobody says anything ends") {
   const auto out =
       multi.generate(std::vector<Request>{{.prompt = source.ids, .count = 1, .source = &source}}, limit(5), {1, 2});
   CHECK(out[0][0].ids.empty());
-  CHECK(out[0][0].episode->turns == 1);
+  CHECK(out[0][0].interaction->turns == 1);
 }
 
 TEST_CASE("log-probs that are not known for every turn are not known") {
@@ -314,7 +314,7 @@ TEST_CASE(
   const auto out = multi.generate(requests, sampling, {11, 3});
   bool several = false;
   for (const Completion& one : out[0]) {
-    several = several || one.episode->turns > 1;
+    several = several || one.interaction->turns > 1;
     Request scored{.prompt = {7, 8, 9}, .count = 1};
     scored.given = one.ids;
     const Completion again = engine.generate(std::vector<Request>{scored}, sampling, {11, 3})[0][0];
@@ -404,14 +404,14 @@ TEST_CASE("episodes that there is no room for are played later, with the same dr
     for (const auto& group : groups)
       for (const Completion& one : group) {
         ids[most == 2 ? 0 : 1].push_back(one.ids);
-        CHECK(one.episode->turns == 2);
-        CHECK(one.episode->reward == 1.0);
+        CHECK(one.interaction->turns == 2);
+        CHECK(one.interaction->reward == 1.0);
       }
     CHECK(narrow->begun == (most == 2 ? std::vector<std::size_t>{2, 2, 1} : std::vector<std::size_t>{5}));
     CHECK(narrow->group_seeds[0] == narrow->group_seeds[2]);
     CHECK(narrow->group_seeds[0] != narrow->group_seeds[3]);
-    CHECK(groups[0][most == 2 ? 1 : 0].episode->failure == (most == 2 ? "timeout" : ""));
-    CHECK(groups[1][1].episode->failure == (most == 2 ? "" : "timeout"));
+    CHECK(groups[0][most == 2 ? 1 : 0].interaction->failure == (most == 2 ? "timeout" : ""));
+    CHECK(groups[1][1].interaction->failure == (most == 2 ? "" : "timeout"));
   }
   CHECK(ids[0] == ids[1]);
 }

@@ -48,7 +48,7 @@ Json played() {
            {{"output", Json::array({drawn(call, {1, 5, 6}, {50, 51}), result,
                                     drawn(words, {1, 5, 6, 50, 51, 60, 61}, {70, 71, 2})})}}}};
 }
-std::string failure_of(const Json& reply) { return remote::gym_episode(reply, config, stop_ids).episode->failure; }
+std::string failure_of(const Json& reply) { return remote::gym_episode(reply, config, stop_ids).interaction->failure; }
 
 Json server(const std::string& inner, int port, const std::string& uses) {
   return {{"responses_api_agents", {{inner, {{"port", port}, {"resources_server", {{"name", uses}}}}}}}};
@@ -66,7 +66,7 @@ TEST_CASE(
   CHECK(one.log_probs == std::vector<float>{-0.25f, -0.25f, 0, 0, -0.25f, -0.25f, -0.25f});
   CHECK(one.finish == data::Finish::stop);
   CHECK(one.further.empty());
-  const data::Episode& episode = *one.episode;
+  const data::Interaction& episode = *one.interaction;
   CHECK(episode.failure.empty());
   CHECK(episode.reward == 1.0);
   CHECK(episode.turns == 2);
@@ -86,9 +86,9 @@ TEST_CASE("only the last item of a model call has its tokens; user messages betw
   output.insert(output.begin() + 2,
                 Json{{"type", "message"}, {"role", "user"}, {"content", "Go on."}, {"phase", nullptr}});
   const data::Completion one = remote::gym_episode(reply, config, stop_ids);
-  CHECK(one.episode->failure.empty());
+  CHECK(one.interaction->failure.empty());
   CHECK(one.ids == Ids{50, 51, 70, 71, 2});
-  CHECK(one.episode->messages[1] == Json{{"role", "user"}, {"content", "Go on."}});
+  CHECK(one.interaction->messages[1] == Json{{"role", "user"}, {"content", "Go on."}});
 }
 
 TEST_CASE("a call whose history was edited begins a further row of the episode, with what it was shown as the prompt") {
@@ -104,27 +104,26 @@ TEST_CASE("a call whose history was edited begins a further row of the episode, 
     output.push_back(result);
     output.push_back(drawn(words, after, {90, 2}));
     const data::Completion one = remote::gym_episode(reply, config, stop_ids);
-    CHECK(one.episode->failure.empty());
-    CHECK(one.episode->turns == 3);
-    CHECK(one.episode->reward == 1.0);
+    CHECK(one.interaction->failure.empty());
+    CHECK(one.interaction->turns == 3);
+    CHECK(one.interaction->reward == 1.0);
     CHECK(one.prompt_ids == Ids{1, 5, 6});
     CHECK(one.ids == Ids{50, 51});
     CHECK(one.loss_mask == std::vector<std::uint8_t>{1, 1});
     CHECK(one.finish == data::Finish::length);
     REQUIRE(one.further.size() == 1);
-    const data::Completion& second = one.further[0];
+    const data::DrawnRow& second = one.further[0];
     CHECK(second.prompt_ids == shown);
     CHECK(second.ids == Ids{70, 71, 80, 90, 2});
     CHECK(second.loss_mask == std::vector<std::uint8_t>{1, 1, 0, 1, 1});
     CHECK(second.log_probs == std::vector<float>{-0.5f, -0.75f, 0, -0.25f, -0.25f});
     CHECK(second.finish == data::Finish::stop);
-    CHECK(second.further.empty());
   }
   // a failure in any row is the episode's
   Json reply = played();
   reply["response"]["output"][2]["prompt_token_ids"] = Ids(40, 9);
   const data::Completion failed = remote::gym_episode(reply, config, stop_ids);
-  CHECK(failed.episode->failure == "too_long");
+  CHECK(failed.interaction->failure == "too_long");
   CHECK(failed.further.empty());
   CHECK(failed.ids == Ids{2});
 }
@@ -139,10 +138,10 @@ TEST_CASE("null fields, and fields of another type than usual, do no harm") {
   output[2]["role"] = nullptr;
   output.push_back(Json{{"type", nullptr}, {"role", "assistant"}, {"content", nullptr}});
   const data::Completion one = remote::gym_episode(reply, config, stop_ids);
-  CHECK(one.episode->failure.empty());
+  CHECK(one.interaction->failure.empty());
   CHECK(one.ids == Ids{50, 51, 60, 61, 70, 71, 2});
-  CHECK(one.episode->messages[0]["tool_calls"][0]["function"] == Json{{"name", ""}, {"arguments", Json::object()}});
-  CHECK(one.episode->last_text == "It is cold.");
+  CHECK(one.interaction->messages[0]["tool_calls"][0]["function"] == Json{{"name", ""}, {"arguments", Json::object()}});
+  CHECK(one.interaction->last_text == "It is cold.");
 }
 
 TEST_CASE("what is no row of ours has failed, in a way that is counted, and carries no loss") {
@@ -243,8 +242,8 @@ TEST_CASE("agents are asked with the row and our sampling; failures are counted,
   const inference::SamplingConfig sampling{.temperature = 0.5, .max_new_tokens = 9, .stop_ids = stop_ids};
   const auto groups = agents.generate(requests, sampling, {});
   REQUIRE(groups.size() == 2);
-  CHECK(groups[0][0].episode->failure.empty());
-  CHECK(groups[0][1].episode->failure == "status");
+  CHECK(groups[0][0].interaction->failure.empty());
+  CHECK(groups[0][1].interaction->failure == "status");
   CHECK(groups[0][1].log_probs.size() == groups[0][1].ids.size());
   CHECK(groups[1][0].ids.size() == 7);
   CHECK(lacks(told, {"2 of 4 episodes failed", "Hit an exception"}) == "");

@@ -163,9 +163,9 @@ TEST_CASE("a function that returns texts: template, generate and decode are the 
   const data::Completion& first = played.groups[0][0];
   CHECK(letters(first.ids, false) == "<30\n<34\n<end>");
   CHECK(letters(played.groups[1][1].ids) == "<33\n<37\n");
-  CHECK(first.episode->messages == Json("<30\n<34\n"));
-  CHECK(first.episode->last_text == "<30\n<34\n");
-  CHECK(std::isnan(first.episode->reward));
+  CHECK(first.interaction->messages == Json("<30\n<34\n"));
+  CHECK(first.interaction->last_text == "<30\n<34\n");
+  CHECK(std::isnan(first.interaction->reward));
   CHECK(first.finish == data::Finish::stop);
   CHECK(first.log_probs.empty());
   CHECK(first.weights_version == 7);
@@ -263,9 +263,9 @@ def f(prompts, trainer):
   CHECK(letters(third.prompt_ids) == "Hello");
   CHECK(third.log_probs == std::vector<float>{-0.5f, -1.0f, -1.5f, 0.0f});
   CHECK(third.loss_mask == std::vector<std::uint8_t>{1, 1, 1, 0});
-  CHECK(played.groups[0][1].episode->columns == Json{{"env_reward", 1.5}, {"name", "dice"}});
-  CHECK(played.groups[1][1].episode->columns == Json{{"name", "dice"}});
-  CHECK(played.groups[0][1].episode->messages.is_null());
+  CHECK(played.groups[0][1].interaction->columns == Json{{"env_reward", 1.5}, {"name", "dice"}});
+  CHECK(played.groups[1][1].interaction->columns == Json{{"name", "dice"}});
+  CHECK(played.groups[0][1].interaction->messages.is_null());
   CHECK(played.generator.samplings[0].temperature == 0.75);
 }
 

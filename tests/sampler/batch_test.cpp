@@ -24,15 +24,15 @@ TEST_CASE("a batch owns its rows") {
 
 TEST_CASE("a batch points into generations that it may share") {
   auto generation = std::make_shared<sampler::Generation>();
-  generation->rollouts.resize(4);
+  generation->episodes.resize(4);
   generation->groups = core::Groups::uniform(4, 2);
   sampler::RolloutBatch batch;
-  batch.parts = {{&generation->rollouts[0], &generation->rollouts[1]}, {&generation->rollouts[2]}};
+  batch.parts = {{&generation->episodes[0], &generation->episodes[1]}, {&generation->episodes[2]}};
   batch.fresh = {generation};
   batch.owners = {generation};
   const sampler::RolloutBatch moved = std::move(batch);
   moved.parts[1][0]->advantage = 3.0;
-  CHECK(generation->rollouts[2].advantage == 3.0);
+  CHECK(generation->episodes[2].advantage == 3.0);
   CHECK(moved.fresh[0]->groups.count() == 2);
   CHECK(moved.seconds.empty());
   CHECK(moved.warnings.empty());

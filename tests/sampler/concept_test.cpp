@@ -14,7 +14,7 @@ using namespace rlalgo;
 namespace {
 struct Recorded {  // completions from a file: no rewards, no generator, no end
   using Rows = sampler::RolloutRows;
-  sampler::Batch<data::Rollout> next(std::int64_t) { return {}; }
+  sampler::Batch<data::Episode> next(std::int64_t) { return {}; }
   nlohmann::ordered_json state() const { return {}; }
   void restore(const nlohmann::ordered_json&) {}
 };

@@ -70,7 +70,7 @@ struct Bench {
 std::vector<std::int64_t> rows_of(const sampler::RolloutBatch& batch) {
   std::vector<std::int64_t> out;
   for (const auto& part : batch.parts)
-    for (const data::Rollout* r : part) out.push_back(r->row - 100);
+    for (const data::Episode* r : part) out.push_back(r->dataset_row - 100);
   return out;
 }
 

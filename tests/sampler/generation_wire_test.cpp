@@ -44,7 +44,7 @@ ExpectedPart expected(const std::vector<sampler::WeightedReward>& of) {
   return {.prompts = prompts(), .chosen = chosen, .copies = 2, .rewards = of, .rank = 3};
 }
 
-// Everything that a rollout can have.
+// Everything that an episode can have.
 GenerationPart part_of(bool scored) {
   GenerationPart part;
   part.tokens = 1234567890123;
@@ -52,14 +52,14 @@ GenerationPart part_of(bool scored) {
   part.generation->rewards = sampler::detail::table_of(rewards(), scored ? 4 : 0);
   for (std::size_t i = 0; i < 4; ++i) {
     const data::TokenizedPrompt& prompt = prompts()[chosen[i / 2]];
-    data::Rollout r;
-    r.row = prompt.row;
+    data::Episode r;
+    r.dataset_row = prompt.row;
     r.prompt = prompt.prompt;
-    r.prompt_ids = prompt.ids;
-    r.completion_ids = {1, -2, static_cast<data::TokenId>(i)};
-    r.sampling_log_probs = {-0.1F, std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()};
-    r.finish = i == 0 ? data::Finish::stop : i == 1 ? data::Finish::length : data::Finish::aborted;
-    r.weights_version = 40 + static_cast<std::int64_t>(i);
+    r.first().prompt_ids = prompt.ids;
+    r.first().completion_ids = {1, -2, static_cast<data::TokenId>(i)};
+    r.first().sampling_log_probs = {-0.1F, std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()};
+    r.first().finish = i == 0 ? data::Finish::stop : i == 1 ? data::Finish::length : data::Finish::aborted;
+    r.first().weights_version = 40 + static_cast<std::int64_t>(i);
     if (scored) {
       r.rewards = {0.1 * static_cast<double>(i), std::nan("")};
       r.logged = {{"note", std::string("no UTF-8 \xff\xfe", 11)},
@@ -68,13 +68,13 @@ GenerationPart part_of(bool scored) {
                   {"list", {1, -2, 0.1, nullptr, true, data::Json::object()}}};
     }
     if (i == 2) {
-      r.own_prompt = true;
-      r.prompt_ids = {9, 9};
-      r.loss_mask = {1, 0, 1};
-      r.old_log_probs = {-1, -2, -3};
-      r.reference_log_probs = {-4, -5, -6};
-      r.routed_experts = {7, 8, 65535};
-      r.episode = std::make_shared<const data::Episode>(data::Episode{.messages = {{{"role", "assistant"}}},
+      r.first().own_prompt = true;
+      r.first().prompt_ids = {9, 9};
+      r.first().loss_mask = {1, 0, 1};
+      r.first().old_log_probs = {-1, -2, -3};
+      r.first().reference_log_probs = {-4, -5, -6};
+      r.first().routed_experts = {7, 8, 65535};
+      r.interaction = std::make_shared<const data::Interaction>(data::Interaction{.messages = {{{"role", "assistant"}}},
                                                                       .last_text = "last",
                                                                       .reward = std::nan(""),
                                                                       .turns = 2,
@@ -84,14 +84,14 @@ GenerationPart part_of(bool scored) {
                                                                       .columns = {{"level", 4}},
                                                                       .prompt = "it began so",
                                                                       .failure = "timeout"});
-      r.further.resize(2);
-      r.further[0].completion_ids = {5};
-      r.further[1].own_prompt = true;
-      r.further[1].prompt_ids = {6, 6, 6};
-      r.further[1].completion_ids = {};
+      r.rows.resize(3);
+      r.rows[1].completion_ids = {5};
+      r.rows[2].own_prompt = true;
+      r.rows[2].prompt_ids = {6, 6, 6};
+      r.rows[2].completion_ids = {};
     }
     part.lengths.add(r, std::vector<data::TokenId>{0});
-    part.generation->rollouts.push_back(std::move(r));
+    part.generation->episodes.push_back(std::move(r));
   }
   part.about.metrics.mean("a", 0.1, 3);
   part.about.metrics.minimum("b", -1);
@@ -125,20 +125,19 @@ TEST_CASE("what a rank sends of a generation is read to the bit") {
     CHECK(read.about.warnings == sent.about.warnings);
     CHECK(read.lengths.numbers() == sent.lengths.numbers());
     CHECK(read.about.metrics.values() == sent.about.metrics.values());
-    REQUIRE(read.generation->rollouts.size() == 4);
+    REQUIRE(read.generation->episodes.size() == 4);
     CHECK(read.generation->groups.count() == 2);
-    const data::Rollout& r = read.generation->rollouts[2];
+    const data::Episode& r = read.generation->episodes[2];
     CHECK(r.columns == prompts()[1].columns);
     CHECK(r.prompt == prompts()[1].prompt);
-    CHECK(r.episode->failure == "timeout");
-    CHECK(r.episode->prompt == "it began so");
-    CHECK(r.further[1].episode == r.episode);
-    CHECK(r.further[0].prompt_ids == prompts()[1].ids);
-    CHECK(r.further[0].row == r.row);
-    CHECK(read.generation->rollouts[0].answer_ids == std::vector<data::TokenId>{3, 1});
-    CHECK(read.generation->rollouts[1].answer_ids.empty());
-    CHECK(read.generation->rollouts[0].prompt_ids == prompts()[4].ids);
-    CHECK_FALSE(read.generation->rollouts[0].own_prompt);
+    CHECK(r.interaction->failure == "timeout");
+    CHECK(r.interaction->prompt == "it began so");
+    CHECK(r.rows[1].prompt_ids == prompts()[1].ids);
+    CHECK(r.dataset_row == prompts()[1].row);
+    CHECK(read.generation->episodes[0].answer_ids == std::vector<data::TokenId>{3, 1});
+    CHECK(read.generation->episodes[1].answer_ids.empty());
+    CHECK(read.generation->episodes[0].first().prompt_ids == prompts()[4].ids);
+    CHECK_FALSE(read.generation->episodes[0].first().own_prompt);
     if (scored) {
       CHECK(read.generation->rewards(3, 0) == 0.1 * 3);
       CHECK(read.generation->rewards.names() == std::vector<std::string>{"right", "short"});
@@ -148,13 +147,13 @@ TEST_CASE("what a rank sends of a generation is read to the bit") {
   }
 }
 
-TEST_CASE("a rank without a share sends no rollout") {
+TEST_CASE("a rank without a share sends no episode") {
   GenerationPart none;
   none.generation = std::make_shared<sampler::Generation>();
   const auto of = rewards();
   ExpectedPart known = expected(of);
   known.chosen = {};
-  CHECK(unpack_part(pack_part(none), known).generation->rollouts.empty());
+  CHECK(unpack_part(pack_part(none), known).generation->episodes.empty());
 }
 
 TEST_CASE("what is cut short, has a bit changed or something behind it is refused by name, with place and rank") {
@@ -196,7 +195,7 @@ TEST_CASE("numbers of things that are not there are refused before anything is m
   data::Json deep = 1;
   for (int i = 0; i < 300; ++i) deep = data::Json::array({std::move(deep)});
   GenerationPart nested = part_of(true);
-  nested.generation->rollouts[0].logged = std::move(deep);
+  nested.generation->episodes[0].logged = std::move(deep);
   CHECK_THROWS_WITH(unpack_part(pack_part(nested), expected(of)), Catch::Contains("more levels"));
 }
 

@@ -11,13 +11,13 @@ using namespace rlalgo;
 
 namespace {
 
-// Four rollouts, so many at a time.
+// Four episodes, so many at a time.
 class Counting : public sampler::OpenGeneration {
  public:
   explicit Counting(std::size_t rows) : rows_(rows) {
     made_.number = 7;
     made_.generation = std::make_shared<sampler::Generation>();
-    made_.generation->rollouts.resize(4);
+    made_.generation->episodes.resize(4);
   }
   std::size_t pull() override {
     if (++pulls == fails_at) throw std::runtime_error("not now");
@@ -42,7 +42,7 @@ TEST_CASE("a generation is asked for until it is whole, and what remains of it i
   const sampler::Made made = sampler::finish(open);
   CHECK(open.pulls == 4);
   CHECK(made.tokens == 9);
-  CHECK(made.generation->rollouts.size() == 4);
+  CHECK(made.generation->episodes.size() == 4);
 
   Counting failing(3);
   failing.fails_at = 2;
@@ -53,7 +53,7 @@ TEST_CASE("a generation is asked for until it is whole, and what remains of it i
 
 TEST_CASE("one that is there already is whole with the first pull") {
   sampler::Made made{.number = 2, .generation = std::make_shared<sampler::Generation>(), .tokens = 5, .about = {}};
-  made.generation->rollouts.resize(3);
+  made.generation->episodes.resize(3);
   sampler::WholeGeneration open(made);
   CHECK_FALSE(open.whole());
   open.draw();

@@ -79,7 +79,7 @@ struct Bench {
 std::vector<std::int64_t> rows_of(const RolloutBatch& batch) {
   std::vector<std::int64_t> out;
   for (const auto& part : batch.parts)
-    for (const data::Rollout* r : part) out.push_back(r->row);
+    for (const data::Episode* r : part) out.push_back(r->dataset_row);
   return out;
 }
 
@@ -167,11 +167,11 @@ TEST_CASE("several ranks train on what one does, in the same order, also where a
           std::string versions;
           for (std::size_t p = 0; p < batch.parts.size(); ++p)
             for (std::size_t i = 0; i < batch.parts[p].size(); ++i) {
-              const data::Rollout &here = *batch.parts[p][i], &there = *same.parts[p][i];
-              RANK_CHECK(std::equal(here.completion_ids.begin(), here.completion_ids.begin() + 3,
-                                    there.completion_ids.begin()));  // the fourth is the version
-              RANK_CHECK(staleness < 0 || k - here.weights_version <= staleness + 1);
-              versions += std::to_string(here.weights_version) + " ";
+              const data::Episode &here = *batch.parts[p][i], &there = *same.parts[p][i];
+              RANK_CHECK(std::equal(here.first().completion_ids.begin(), here.first().completion_ids.begin() + 3,
+                                    there.first().completion_ids.begin()));  // the fourth is the version
+              RANK_CHECK(staleness < 0 || k - here.first().weights_version <= staleness + 1);
+              versions += std::to_string(here.first().weights_version) + " ";
             }
           for (const std::string& other : world->gather("what was trained on", versions)) RANK_CHECK(other == versions);
         }
@@ -260,7 +260,7 @@ TEST_CASE("rows of the weights that are trained have no sampling log-probs to be
   Bench bench;
   const auto sampler = bench.prefetch({.depth = 1});
   const RolloutBatch first = bench.step(*sampler, 0);
-  for (const float q : first.parts[0][0]->sampling_log_probs) CHECK(std::isnan(q));
+  for (const float q : first.parts[0][0]->first().sampling_log_probs) CHECK(std::isnan(q));
   const auto begun = [&](std::int64_t calls) {
     for (int i = 0; i < 400 && bench.table.begun < calls; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -269,8 +269,8 @@ TEST_CASE("rows of the weights that are trained have no sampling log-probs to be
   (void)bench.step(*sampler, 1);
   begun(3);
   const RolloutBatch third = bench.step(*sampler, 2);
-  CHECK(third.parts[0][0]->sampling_log_probs[0] == -0.5F);
-  CHECK(third.parts[0][0]->weights_version < 2);
+  CHECK(third.parts[0][0]->first().sampling_log_probs[0] == -0.5F);
+  CHECK(third.parts[0][0]->first().weights_version < 2);
 }
 
 TEST_CASE("generations that are too old are made again of the same prompts, and counted") {
@@ -469,8 +469,8 @@ TEST_CASE(
           for (const auto& generation : batch.fresh) {
             ++generations;
             CHECK(generation->rewards.columns() == 1);
-            for (const data::Rollout& r : generation->rollouts)
-              CHECK(r.text == rlalgo::support::decode(r.completion_ids));
+            for (const data::Episode& r : generation->episodes)
+              CHECK(r.first().text == rlalgo::support::decode(r.first().completion_ids));
           }
           if (!batch.fresh.empty()) CHECK(batch.metrics.value("num_tokens") == same.metrics.value("num_tokens"));
         }
@@ -532,13 +532,13 @@ TEST_CASE("streamed micro-batches are handed over one after the other, and make 
             sampler->pull(batch);
             for (; seen < batch.fresh.size(); ++seen) {
               CHECK(batch.fresh[seen].begin % static_cast<std::size_t>(c.geometry.num_generations) == 0);
-              for (const data::Rollout& r : batch.fresh[seen].rows()) CHECK(r.rewards.size() == 1);
+              for (const data::Episode& r : batch.fresh[seen].episodes()) CHECK(r.rewards.size() == 1);
             }
             for (std::size_t i = 0; i < batch.parts[p].size(); ++i) {
               CHECK(batch.parts[p][i]->rewards == same.parts[p][i]->rewards);
-              CHECK(batch.parts[p][i]->row == same.parts[p][i]->row);
-              CHECK(batch.parts[p][i]->text == rlalgo::support::decode(batch.parts[p][i]->completion_ids));
-              if (depth == 0 && k == 0) CHECK(batch.parts[p][i]->completion_ids == same.parts[p][i]->completion_ids);
+              CHECK(batch.parts[p][i]->dataset_row == same.parts[p][i]->dataset_row);
+              CHECK(batch.parts[p][i]->first().text == rlalgo::support::decode(batch.parts[p][i]->first().completion_ids));
+              if (depth == 0 && k == 0) CHECK(batch.parts[p][i]->first().completion_ids == same.parts[p][i]->first().completion_ids);
             }
           }
           std::size_t rows = 0, all = 0;  // every fresh row once
@@ -575,7 +575,7 @@ TEST_CASE("a streamed step begins before its generation is finished, and one tha
     RolloutBatch part = bench.step(*sampler, 3);
     sampler->pull(part);
     sampler->pull(part);  // while the third group hangs
-    CHECK(part.parts[1][0]->completion_ids[2] == 3);
+    CHECK(part.parts[1][0]->first().completion_ids[2] == 3);
     CHECK(part.parts[2][0] == nullptr);
     CHECK(part.fresh.size() == 2);
     os::Interruption::request(SIGINT);

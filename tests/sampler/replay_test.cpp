@@ -57,7 +57,7 @@ struct Bench {
 
 std::vector<std::int64_t> groups_of(const sampler::RolloutBatch& batch) {
   std::vector<std::int64_t> out;
-  for (std::size_t i = 0; i < batch.parts[0].size(); i += 4) out.push_back(batch.parts[0][i]->row - 100);
+  for (std::size_t i = 0; i < batch.parts[0].size(); i += 4) out.push_back(batch.parts[0][i]->dataset_row - 100);
   return out;
 }
 using Groups = std::vector<std::int64_t>;
@@ -77,11 +77,11 @@ TEST_CASE("groups without signal give way to stored ones, never to those of thei
   CHECK(std::set<std::int64_t>(groups.begin(), groups.begin() + 2) == std::set<std::int64_t>{1, 2});
   CHECK(groups[2] == 6);
   CHECK(second.metrics.value("replay_buffer_replacements") == 2);
-  const data::Rollout& replayed = *second.parts[0][1];
-  CHECK(replayed.weights_version == 0);
+  const data::Episode& replayed = *second.parts[0][1];
+  CHECK(replayed.first().weights_version == 0);
   CHECK(replayed.prompt == "prompt " + std::to_string(groups[0]));
-  CHECK(replayed.completion_ids[2] == 0);  // of generation 0
-  CHECK(replayed.old_log_probs.empty());   // computed where it is trained on
+  CHECK(replayed.first().completion_ids[2] == 0);  // of generation 0
+  CHECK(replayed.first().old_log_probs.empty());   // computed where it is trained on
   CHECK(replayed.rewards == std::vector<double>{static_cast<double>(groups[0])});
   CHECK(second.fresh[0]->rewards(1, 0) == static_cast<double>(groups[0]));
   CHECK(second.fresh[0]->is_replayed(7));
@@ -121,7 +121,7 @@ TEST_CASE("groups age; without recomputation their old log-probs are the generat
   (void)sampler.next(0);
   bench.table.version = 2;
   const auto second = sampler.next(1);
-  CHECK(second.parts[0][0]->old_log_probs == second.parts[0][0]->sampling_log_probs);
+  CHECK(second.parts[0][0]->first().old_log_probs == second.parts[0][0]->first().sampling_log_probs);
   bench.table.version = 3;
   const auto third = sampler.next(2);
   CHECK(third.metrics.value("replay_buffer_size") == 0);
@@ -138,16 +138,16 @@ TEST_CASE("the rows of an episode stay together in the buffer, and in its checkp
     resumed.restore(sampler::Json::parse(sampler.state().dump()));
     for (const auto& second : {sampler.next(1), resumed.next(1)})
       for (std::size_t i = 0; i < 8; ++i) {  // two of four groups are of the first generation
-        const data::Rollout& is = *second.parts[0][i];
-        const std::size_t group = is.row == 101 ? 4 : 8;
-        const data::Rollout& was = *first.parts[0][group + i % 4];
-        REQUIRE(is.further.size() == 1);
-        CHECK(is.further[0].prompt_ids == was.further[0].prompt_ids);
-        CHECK(is.further[0].completion_ids == was.further[0].completion_ids);
-        CHECK(is.further[0].old_log_probs.size() == (recompute ? 0 : is.further[0].completion_ids.size()));
-        CHECK(is.further[0].sampling_log_probs == std::vector<float>{-0.75F, -1.5F});
-        CHECK(std::isnan(was.further[0].sampling_log_probs[1]) == recompute);  // of the very weights that were trained
-        CHECK(is.further[0].text == rlalgo::support::decode(is.further[0].completion_ids));
+        const data::Episode& is = *second.parts[0][i];
+        const std::size_t group = is.dataset_row == 101 ? 4 : 8;
+        const data::Episode& was = *first.parts[0][group + i % 4];
+        REQUIRE(is.rows.size() == 2);
+        CHECK(is.rows[1].prompt_ids == was.rows[1].prompt_ids);
+        CHECK(is.rows[1].completion_ids == was.rows[1].completion_ids);
+        CHECK(is.rows[1].old_log_probs.size() == (recompute ? 0 : is.rows[1].completion_ids.size()));
+        CHECK(is.rows[1].sampling_log_probs == std::vector<float>{-0.75F, -1.5F});
+        CHECK(std::isnan(was.rows[1].sampling_log_probs[1]) == recompute);  // of the very weights that were trained
+        CHECK(is.rows[1].text == rlalgo::support::decode(is.rows[1].completion_ids));
       }
   }
 }
@@ -168,9 +168,9 @@ TEST_CASE("a resumed run has the buffer, bit for bit; off it is the sampler with
     const auto x = whole.next(k), y = second.next(k);
     CHECK(groups_of(x) == groups_of(y));
     for (std::size_t i = 0; i < 16; ++i) {
-      CHECK(x.parts[0][i]->completion_ids == y.parts[0][i]->completion_ids);
-      CHECK(x.parts[0][i]->sampling_log_probs == y.parts[0][i]->sampling_log_probs);
-      CHECK(x.parts[0][i]->text == y.parts[0][i]->text);
+      CHECK(x.parts[0][i]->first().completion_ids == y.parts[0][i]->first().completion_ids);
+      CHECK(x.parts[0][i]->first().sampling_log_probs == y.parts[0][i]->first().sampling_log_probs);
+      CHECK(x.parts[0][i]->first().text == y.parts[0][i]->first().text);
       CHECK(x.parts[0][i]->columns == y.parts[0][i]->columns);
     }
   }

@@ -80,7 +80,7 @@ TEST_CASE("failed prompts take the last places of later generations, first come 
   CHECK(third.metrics.value("reroll_injected") == 1);
   CHECK(third.metrics.value("reroll_buffer_size") == 3);  // 1 has failed again, and is the last now
   CHECK(third.parts[0][6]->prompt == "prompt 1");
-  CHECK(third.parts[0][6]->completion_ids[0] == 1);
+  CHECK(third.parts[0][6]->first().completion_ids[0] == 1);
   CHECK(groups_of(sampler.next(3)) == Groups{12, 13, 14, 2});
   CHECK(groups_of(sampler.next(4)) == Groups{16, 17, 18, 5});
   CHECK(groups_of(sampler.next(5)) == Groups{20, 21, 22, 1});

@@ -43,19 +43,21 @@ TEST_CASE("a document of a step") {
 }
 
 TEST_CASE("prompts of a step, their samples in turn") {
-  std::vector<data::Rollout> rows(4);
+  std::vector<data::Episode> episodes(4);
   const data::SharedJson one = Json("a"), two = Json("a");  // two prompts of the same words
   for (std::size_t i = 0; i < 4; ++i) {
-    rows[i].prompt = i < 2 ? one : two;
-    rows[i].prompt_ids = {1, 2};
-    rows[i].completion_ids = {static_cast<data::TokenId>(i), 0};
-    rows[i].rewards = {1.0, .5};
-    rows[i].advantage = static_cast<double>(i);
+    episodes[i].prompt = i < 2 ? one : two;
+    episodes[i].first().prompt_ids = {1, 2};
+    episodes[i].first().completion_ids = {static_cast<data::TokenId>(i), 0};
+    episodes[i].rewards = {1.0, .5};
+    episodes[i].advantage = static_cast<double>(i);
   }
-  std::vector<const data::Rollout*> views;
-  for (const data::Rollout& row : rows) views.push_back(&row);
+  std::vector<data::EpisodeRow> rows;
+  for (data::Episode& episode : episodes) rows.emplace_back(episode, episode.first());
+  std::vector<const data::EpisodeRow*> views;
+  for (const data::EpisodeRow& row : rows) views.push_back(&row);
   const auto lines =
-      sampler::rollout_records(1, views, 2.0, 3.0, [](const data::Rollout&) { return std::vector<data::TokenId>{9}; });
+      sampler::rollout_records(1, views, 2.0, 3.0, [](const data::Episode&) { return std::vector<data::TokenId>{9}; });
   REQUIRE(lines.size() == 2);
   CHECK(
       lines[1] ==

@@ -101,7 +101,7 @@ RowsOfParts rows_of(const RolloutBatch& batch) {
   RowsOfParts out;
   for (const auto& part : batch.parts) {
     out.emplace_back();
-    for (const data::Rollout* r : part) out.back().push_back(r->row - 100);
+    for (const data::Episode* r : part) out.back().push_back(r->dataset_row - 100);
   }
   return out;
 }
@@ -146,7 +146,7 @@ TEST_CASE("S < a: a step makes several generations and trains on all of them") {
   CHECK(rows_of(batch) == RowsOfParts{{0, 0}, {1, 1}, {2, 2}, {3, 3}});
   CHECK(batch.fresh.size() == 2);
   for (const auto& part : batch.parts)
-    for (const data::Rollout* r : part) CHECK(r->completion_ids.size() >= 2);  // the first generation is still alive
+    for (const data::Episode* r : part) CHECK(r->first().completion_ids.size() >= 2);  // the first generation is still alive
   CHECK(rows_of(sampler.next(1)) == RowsOfParts{{4, 4}, {5, 5}, {6, 6}, {7, 7}});
 }
 
@@ -160,8 +160,8 @@ TEST_CASE("S > a: a generation serves several steps; then a straddling one") {
   const RolloutBatch second = sampler.next(1);
   CHECK(rows_of(second) == RowsOfParts{{2, 2}, {3, 3}});
   CHECK(second.fresh.size() == 1);
-  CHECK(second.parts[0][0]->weights_version == 0);
-  CHECK(second.parts[1][0]->weights_version == 1);
+  CHECK(second.parts[0][0]->first().weights_version == 0);
+  CHECK(second.parts[1][0]->first().weights_version == 1);
   const RolloutBatch third = sampler.next(2);
   CHECK(rows_of(third) == RowsOfParts{{4, 4}, {5, 5}});
   CHECK(third.fresh.empty());
@@ -206,22 +206,22 @@ TEST_CASE("a rollout carries everything that is known about a completion") {
   bench.version = 5;
   Rollouts sampler = bench.sampler(config(3, 1, 1, 1, 3));
   const RolloutBatch batch = sampler.next(0);
-  const data::Rollout& r = *batch.parts[0][0];
-  CHECK(r.row == 100);
+  const data::Episode& r = *batch.parts[0][0];
+  CHECK(r.dataset_row == 100);
   CHECK(r.prompt == "prompt 0");
   CHECK(r.columns == data::Json{{"answer", "0"}});
-  CHECK(r.prompt_ids == std::vector<data::TokenId>{0, 7});
-  CHECK(r.completion_ids == std::vector<data::TokenId>{1, 10, 0});
-  CHECK(r.sampling_log_probs == completion({1, 10, 0}).log_probs);
-  CHECK(r.text == "1 10");
-  CHECK(r.finish == Finish::stop);
-  CHECK(batch.parts[0][2]->finish == Finish::length);
-  CHECK(r.weights_version == 5);
+  CHECK(r.first().prompt_ids == std::vector<data::TokenId>{0, 7});
+  CHECK(r.first().completion_ids == std::vector<data::TokenId>{1, 10, 0});
+  CHECK(r.first().sampling_log_probs == completion({1, 10, 0}).log_probs);
+  CHECK(r.first().text == "1 10");
+  CHECK(r.first().finish == Finish::stop);
+  CHECK(batch.parts[0][2]->first().finish == Finish::length);
+  CHECK(r.first().weights_version == 5);
   CHECK(r.rewards == std::vector<double>{1});
   CHECK(r.logged == data::Json{{"first", 1}});
   CHECK(batch.parts[0][2]->logged == data::Json{{"first", 3}});
-  CHECK(r.loss_mask.empty());
-  CHECK(r.old_log_probs.empty());
+  CHECK(r.first().loss_mask.empty());
+  CHECK(r.first().old_log_probs.empty());
   CHECK(batch.fresh[0]->rewards(2, 0) == 3.0);
 }
 
@@ -277,8 +277,8 @@ TEST_CASE("two reward functions: each its own metrics, the reward is the weighte
 }
 
 TEST_CASE("a completion whose environment failed has no reward of any function and no loss, and is counted") {
-  const auto with = [](data::Completion one, data::Episode episode) {
-    one.episode = std::make_shared<const data::Episode>(std::move(episode));
+  const auto with = [](data::Completion one, data::Interaction interaction) {
+    one.interaction = std::make_shared<const data::Interaction>(std::move(interaction));
     return one;
   };
   TableGenerator generator(
@@ -311,7 +311,7 @@ namespace {
 // Episodes of one and of three rows; the last row of the second has no end token.
 TableGenerator edited_histories() {
   const auto with = [](data::Completion one, std::int64_t turns, const std::string& failure = "") {
-    one.episode = std::make_shared<const data::Episode>(
+    one.interaction = std::make_shared<const data::Interaction>(
         data::Episode{.messages = nullptr, .reward = std::nan(""), .turns = turns, .failure = failure});
     return one;
   };
@@ -335,15 +335,14 @@ TEST_CASE("an episode of several rows is one sample: its rewards see all its tok
   const RolloutBatch batch = sampler.next(0);
   REQUIRE(batch.parts.at(0).size() == 3);
   CHECK(batch.fresh[0]->groups.count() == 1);
-  const data::Rollout& episode = *batch.parts[0][1];
+  const data::Episode& episode = *batch.parts[0][1];
   CHECK(episode.rewards == std::vector<double>{3, 7});
-  REQUIRE(episode.further.size() == 2);
-  CHECK(episode.further[0].prompt_ids == std::vector<data::TokenId>{8, 8});
-  CHECK(episode.further[0].text == "4 5");
-  CHECK(episode.further[0].row == 100);
-  CHECK(episode.further[0].weights_version == 4);
-  CHECK(episode.further[1].loss_mask == std::vector<std::uint8_t>{0, 1});
-  CHECK(episode.further[1].episode == episode.episode);
+  REQUIRE(episode.rows.size() == 3);
+  CHECK(episode.rows[1].prompt_ids == std::vector<data::TokenId>{8, 8});
+  CHECK(episode.rows[1].text == "4 5");
+  CHECK(episode.dataset_row == 100);
+  CHECK(episode.rows[1].weights_version == 4);
+  CHECK(episode.rows[2].loss_mask == std::vector<std::uint8_t>{0, 1});
   CHECK(batch.metrics.value("num_tokens") == (2 + 2) + (2 + 2) + (2 + 2) + (2 + 3) + (1 + 1));
   CHECK(batch.metrics.value("completions/max_length") == 6);  // drawn in all rows of one
   CHECK(batch.metrics.value("completions/clipped_ratio") == Approx(1.0 / 3));
@@ -370,8 +369,8 @@ TEST_CASE("where texts end completions, those that the generator ended are not c
                      [] { return std::int64_t{0}; });
     const RolloutBatch batch = sampler.next(0);
     const std::vector<std::uint8_t> none = {0, 0};
-    CHECK(batch.parts[0][0]->loss_mask == (texts ? std::vector<std::uint8_t>() : none));
-    CHECK(batch.parts[0][1]->loss_mask == none);
+    CHECK(batch.parts[0][0]->first().loss_mask == (texts ? std::vector<std::uint8_t>() : none));
+    CHECK(batch.parts[0][1]->first().loss_mask == none);
     CHECK(batch.metrics.value("completions/clipped_ratio") == Approx(texts ? 1.0 / 3 : 1.0));
   }
 }
@@ -384,11 +383,11 @@ TEST_CASE("an episode that was cut off in its last row is masked in all") {
   Rollouts sampler(rlalgo::support::numbered_prompts(1), generator, {}, rlalgo::support::decode, c,
                    [] { return std::int64_t{0}; });
   const RolloutBatch batch = sampler.next(0);
-  CHECK(batch.parts[0][0]->loss_mask.empty());
-  const data::Rollout& episode = *batch.parts[0][1];
-  CHECK(episode.loss_mask == std::vector<std::uint8_t>{0, 0});
-  CHECK(episode.further[0].loss_mask == std::vector<std::uint8_t>{0, 0, 0});
-  CHECK(episode.further[1].loss_mask == std::vector<std::uint8_t>{0, 0});
+  CHECK(batch.parts[0][0]->first().loss_mask.empty());
+  const data::Episode& episode = *batch.parts[0][1];
+  CHECK(episode.first().loss_mask == std::vector<std::uint8_t>{0, 0});
+  CHECK(episode.rows[1].loss_mask == std::vector<std::uint8_t>{0, 0, 0});
+  CHECK(episode.rows[2].loss_mask == std::vector<std::uint8_t>{0, 0});
 }
 
 TEST_CASE("a half-trained generation comes back with the rows of its episodes, however often it is saved") {
@@ -402,16 +401,16 @@ TEST_CASE("a half-trained generation comes back with the rows of its episodes, h
   TableGenerator generator = edited_histories();
   auto first = make(generator);
   const RolloutBatch batch = first->next(0);
-  batch.parts[0][1]->further[0].old_log_probs = {-1.5F, -2.5F, -3.5F};
+  batch.parts[0][1]->rows[1].old_log_probs = {-1.5F, -2.5F, -3.5F};
   std::string saved = first->state().dump();
   for (std::int64_t step = 1; step < 4; ++step) {
     auto resumed = make(generator);
     resumed->restore(nlohmann::ordered_json::parse(saved));
     CHECK(resumed->state().dump() == saved);
     const RolloutBatch again = resumed->next(step);
-    const auto &was = batch.parts[0][1]->further, &is = again.parts[0][1]->further;
-    REQUIRE(is.size() == 2);
-    for (std::size_t k = 0; k < 2; ++k) {
+    const auto &was = batch.parts[0][1]->rows, &is = again.parts[0][1]->rows;
+    REQUIRE(is.size() == 3);
+    for (std::size_t k = 0; k < 3; ++k) {
       CHECK(is[k].prompt_ids == was[k].prompt_ids);
       CHECK(is[k].completion_ids == was[k].completion_ids);
       CHECK(is[k].sampling_log_probs == was[k].sampling_log_probs);
@@ -448,9 +447,9 @@ TEST_CASE("any stop id terminates; masked truncated completions carry no loss") 
   Rollouts sampler(rlalgo::support::numbered_prompts(1), generator, {}, rlalgo::support::decode, c,
                    [] { return std::int64_t{0}; });
   const RolloutBatch batch = sampler.next(0);
-  CHECK(batch.parts[0][0]->loss_mask.empty());
-  CHECK(batch.parts[0][1]->loss_mask.empty());
-  CHECK(batch.parts[0][2]->loss_mask == std::vector<std::uint8_t>{0, 0});
+  CHECK(batch.parts[0][0]->first().loss_mask.empty());
+  CHECK(batch.parts[0][1]->first().loss_mask.empty());
+  CHECK(batch.parts[0][2]->first().loss_mask == std::vector<std::uint8_t>{0, 0});
   CHECK(batch.metrics.value("completions/mean_length") == 2.0);
   CHECK(batch.metrics.value("completions/clipped_ratio") == Approx(1.0 / 3));
 }
@@ -463,7 +462,7 @@ TEST_CASE("epochs: shuffled, incomplete generation dropped, every epoch another 
   std::vector<std::int64_t> epochs[2];
   for (std::int64_t step = 0; step < 4; ++step) {
     const RolloutBatch batch = sampler.next(step);
-    for (std::size_t i = 0; i < 4; i += 2) epochs[step / 2].push_back(batch.parts[0][i]->row);
+    for (std::size_t i = 0; i < 4; i += 2) epochs[step / 2].push_back(batch.parts[0][i]->dataset_row);
   }
   for (const auto& epoch : epochs) CHECK(std::set<std::int64_t>(epoch.begin(), epoch.end()).size() == 4);
   CHECK(epochs[0] != epochs[1]);
@@ -486,10 +485,10 @@ TEST_CASE("an evaluation sampler gives the whole split in one step, and again af
     REQUIRE(batch.fresh.size() == 1);
     std::int64_t row = 100;
     for (const auto& part : batch.parts)
-      for (const data::Rollout* r : part) {
-        CHECK(r->row == row++);
-        CHECK(r->weights_version == bench.version);
-        first_tokens[pass].push_back(r->completion_ids[0]);
+      for (const data::Episode* r : part) {
+        CHECK(r->dataset_row == row++);
+        CHECK(r->first().weights_version == bench.version);
+        first_tokens[pass].push_back(r->first().completion_ids[0]);
       }
     CHECK(row == 107);
     CHECK(std::isnan(batch.metrics.value("num_tokens")));
@@ -503,12 +502,12 @@ namespace {
 // What a trainer would write into a fresh generation: values that do not survive a decimal detour by accident.
 void train_on(const RolloutBatch& batch) {
   for (const auto& generation : batch.fresh)
-    for (std::size_t i = 0; i < generation->rollouts.size(); ++i) {
-      data::Rollout& r = generation->rollouts[i];
+    for (std::size_t i = 0; i < generation->episodes.size(); ++i) {
+      data::Episode& r = generation->episodes[i];
       r.advantage = i == 0 ? -0.0 : 1.0 / (3.0 + static_cast<double>(i));
-      for (std::size_t t = 0; t < r.completion_ids.size(); ++t) {
-        r.old_log_probs.push_back(-1.0F / (7.0F + static_cast<float>(i + t)));
-        r.reference_log_probs.push_back(-std::numeric_limits<float>::denorm_min());
+      for (std::size_t t = 0; t < r.first().completion_ids.size(); ++t) {
+        r.first().old_log_probs.push_back(-1.0F / (7.0F + static_cast<float>(i + t)));
+        r.first().reference_log_probs.push_back(-std::numeric_limits<float>::denorm_min());
       }
     }
 }
@@ -549,22 +548,22 @@ TEST_CASE("a run resumed from a saved state goes on bit for bit, half-trained ge
         REQUIRE(x.parts.size() == y.parts.size());
         for (std::size_t p = 0; p < x.parts.size(); ++p)
           for (std::size_t i = 0; i < x.parts[p].size(); ++i) {
-            const data::Rollout& u = *x.parts[p][i];
-            const data::Rollout& v = *y.parts[p][i];
-            CHECK(u.row == v.row);
+            const data::Episode& u = *x.parts[p][i];
+            const data::Episode& v = *y.parts[p][i];
+            CHECK(u.dataset_row == v.dataset_row);
             CHECK(u.prompt == v.prompt);
             CHECK(u.columns == v.columns);
-            CHECK(u.prompt_ids == v.prompt_ids);
-            CHECK(u.completion_ids == v.completion_ids);
-            CHECK(same_bytes(u.sampling_log_probs, v.sampling_log_probs));
-            CHECK(same_bytes(u.old_log_probs, v.old_log_probs));
-            CHECK(same_bytes(u.reference_log_probs, v.reference_log_probs));
+            CHECK(u.first().prompt_ids == v.first().prompt_ids);
+            CHECK(u.first().completion_ids == v.first().completion_ids);
+            CHECK(same_bytes(u.first().sampling_log_probs, v.first().sampling_log_probs));
+            CHECK(same_bytes(u.first().old_log_probs, v.first().old_log_probs));
+            CHECK(same_bytes(u.first().reference_log_probs, v.first().reference_log_probs));
             CHECK(same_bytes(u.rewards, v.rewards));
-            CHECK(u.loss_mask == v.loss_mask);
-            CHECK(u.text == v.text);
-            CHECK(u.finish == v.finish);
+            CHECK(u.first().loss_mask == v.first().loss_mask);
+            CHECK(u.first().text == v.first().text);
+            CHECK(u.first().finish == v.first().finish);
             CHECK(u.logged == v.logged);
-            CHECK(u.weights_version == v.weights_version);
+            CHECK(u.first().weights_version == v.first().weights_version);
             CHECK(std::memcmp(&u.advantage, &v.advantage, sizeof(double)) == 0);
           }
       }
@@ -674,19 +673,19 @@ TEST_CASE("bad geometry and too few prompts are refused when the sampler is made
 TEST_CASE(
     "completions of several turns: only drawn tokens count, rewards see messages, the last text and what the "
     "environment gave") {
-  auto episode = std::make_shared<data::Episode>();
-  episode->messages = data::Json::parse(R"([{"role": "assistant", "content": "1"}, {"role": "user", "content": "no"},
+  auto interaction = std::make_shared<data::Interaction>();
+  interaction->messages = data::Json::parse(R"([{"role": "assistant", "content": "1"}, {"role": "user", "content": "no"},
       {"role": "assistant", "content": "2"}])");
-  episode->last_text = "2";
-  episode->reward = 0.75;
-  episode->turns = 2;
-  episode->has_tools = true;
-  episode->tool_calls = 3;
-  episode->tool_failures = 1;
+  interaction->last_text = "2";
+  interaction->reward = 0.75;
+  interaction->turns = 2;
+  interaction->has_tools = true;
+  interaction->tool_calls = 3;
+  interaction->tool_failures = 1;
   data::Completion several = completion({1, 0, 7, 7, 2, 0});
   several.loss_mask = {1, 1, 0, 0, 1, 1};
   several.prompt_ids = {5, 5, 5};
-  several.episode = episode;
+  several.interaction = interaction;
   Bench bench;
   std::vector<std::vector<data::Completion>> answers = table();
   for (auto& row : answers) row = {several, completion({2, 0})};
@@ -696,28 +695,28 @@ TEST_CASE(
   Rollouts sampler = bench.sampler(settings, 2);
   const RolloutBatch batch = sampler.next(0);
   CHECK(bench.generator.calls.at(0).requests.at(0).source != nullptr);
-  const data::Rollout& row = *batch.parts.at(0).at(0);
-  const data::Rollout& plain = *batch.parts.at(0).at(1);
-  CHECK(row.loss_mask == std::vector<std::uint8_t>{1, 1, 0, 0, 1, 1});
-  CHECK(row.prompt_ids == std::vector<data::TokenId>{5, 5, 5});
+  const data::Episode& row = *batch.parts.at(0).at(0);
+  const data::Episode& plain = *batch.parts.at(0).at(1);
+  CHECK(row.first().loss_mask == std::vector<std::uint8_t>{1, 1, 0, 0, 1, 1});
+  CHECK(row.first().prompt_ids == std::vector<data::TokenId>{5, 5, 5});
   CHECK(batch.metrics.value("completions/mean_length") == 3.0);
   CHECK(batch.metrics.value("completions/max_length") == 4.0);
   CHECK(batch.metrics.value("environment/turns") == 2.0);
   CHECK(batch.metrics.value("tools/call_frequency") == 3.0);
   CHECK(batch.metrics.value("tools/failure_frequency") == Approx(1.0 / 3.0));
-  CHECK(batch.metrics.value("num_tokens") == 3.0 + 4.0 + static_cast<double>(plain.prompt_ids.size()) + 2.0);
+  CHECK(batch.metrics.value("num_tokens") == 3.0 + 4.0 + static_cast<double>(plain.first().prompt_ids.size()) + 2.0);
   CHECK(bench.first_token->columns.at(0)["environment_reward"] == 0.75);
   CHECK_FALSE(bench.first_token->columns.at(1).contains("environment_reward"));
-  if (row.prompt->is_array()) CHECK(bench.first_token->completions.at(0) == episode->messages);
+  if (row.prompt->is_array()) CHECK(bench.first_token->completions.at(0) == interaction->messages);
 
   // A half-used generation comes back with the prompt that was continued.
   Rollouts resumed = bench.sampler(settings, 2);
   resumed.restore(data::Json::parse(sampler.state().dump()));
   const RolloutBatch again = resumed.next(1);
   CHECK(again.fresh.empty());
-  CHECK(again.parts.at(0).at(0)->prompt_ids == std::vector<data::TokenId>{5, 5, 5});
-  CHECK(again.parts.at(0).at(0)->loss_mask == row.loss_mask);
-  CHECK(again.parts.at(0).at(1)->prompt_ids == plain.prompt_ids);
+  CHECK(again.parts.at(0).at(0)->first().prompt_ids == std::vector<data::TokenId>{5, 5, 5});
+  CHECK(again.parts.at(0).at(0)->first().loss_mask == row.first().loss_mask);
+  CHECK(again.parts.at(0).at(1)->first().prompt_ids == plain.first().prompt_ids);
 
   several.loss_mask.pop_back();
   for (auto& entry : answers) entry = {several};

@@ -81,7 +81,7 @@ RowsOfParts rows_of(const RolloutBatch& batch) {
   RowsOfParts out;
   for (const auto& part : batch.parts) {
     out.emplace_back();
-    for (const data::Rollout* r : part) out.back().push_back(r->row - 100);
+    for (const data::Episode* r : part) out.back().push_back(r->dataset_row - 100);
   }
   return out;
 }
@@ -124,10 +124,10 @@ TEST_CASE(
         const auto most = static_cast<std::size_t>(groups * ranks);
         RANK_CHECK(finished.front() == std::min<std::size_t>(8, most) * 2);
         RANK_CHECK(finished.size() == (8 + most - 1) / most);
-        for (std::size_t i = 0; i < whole.generation->rollouts.size(); ++i) {
-          RANK_CHECK(open->made().generation->rollouts[i].completion_ids ==
-                     whole.generation->rollouts[i].completion_ids);
-          RANK_CHECK(open->made().generation->rollouts[i].rewards == whole.generation->rollouts[i].rewards);
+        for (std::size_t i = 0; i < whole.generation->episodes.size(); ++i) {
+          RANK_CHECK(open->made().generation->episodes[i].first().completion_ids ==
+                     whole.generation->episodes[i].first().completion_ids);
+          RANK_CHECK(open->made().generation->episodes[i].rewards == whole.generation->episodes[i].rewards);
           RANK_CHECK(open->made().generation->rewards(i, 0) == whole.generation->rewards(i, 0));
         }
         RANK_CHECK(open->made().tokens == whole.tokens);
@@ -152,10 +152,10 @@ TEST_CASE("ranks make their share of the groups and have all of them, with the m
       RANK_CHECK(rows_of(batch) == rows_of(expected));
       for (std::size_t p = 0; p < batch.parts.size(); ++p)
         for (std::size_t i = 0; i < batch.parts[p].size(); ++i) {
-          const data::Rollout &mine = *batch.parts[p][i], &theirs = *expected.parts[p][i];
-          RANK_CHECK(mine.completion_ids == theirs.completion_ids);
-          RANK_CHECK(mine.loss_mask == theirs.loss_mask);
-          RANK_CHECK(mine.text == theirs.text);
+          const data::Episode &mine = *batch.parts[p][i], &theirs = *expected.parts[p][i];
+          RANK_CHECK(mine.first().completion_ids == theirs.first().completion_ids);
+          RANK_CHECK(mine.first().loss_mask == theirs.first().loss_mask);
+          RANK_CHECK(mine.first().text == theirs.first().text);
           RANK_CHECK(mine.rewards == theirs.rewards);
           RANK_CHECK(mine.logged == theirs.logged);
         }
@@ -190,7 +190,7 @@ struct Server : TableGenerator {
         one.weights_version = 11;
         one.prompt_ids = requests[g].prompt;
         one.prompt_ids.push_back(5);  // the environment spoke first
-        one.episode = std::make_shared<const data::Episode>(
+        one.interaction = std::make_shared<const data::Interaction>(
             data::Episode{.messages = {{{"role", "assistant"}, {"content", "message"}}},
                           .last_text = "last of " + std::to_string(requests[g].prompt[0]),
                           .reward = requests[g].prompt[0] % 2 == 0 ? 0.1 : std::nan(""),
@@ -241,22 +241,21 @@ TEST_CASE("a server is asked by rank 0 alone, once for all groups, and its episo
         RANK_CHECK(rows_of(batch) == rows_of(expected));
         for (std::size_t p = 0; p < batch.parts.size(); ++p)
           for (std::size_t i = 0; i < batch.parts[p].size(); ++i) {
-            const data::Rollout &here = *batch.parts[p][i], &there = *expected.parts[p][i];
-            RANK_CHECK(here.completion_ids == there.completion_ids);
-            RANK_CHECK(here.sampling_log_probs == there.sampling_log_probs);
-            RANK_CHECK(here.prompt_ids == there.prompt_ids);
+            const data::Episode &here = *batch.parts[p][i], &there = *expected.parts[p][i];
+            RANK_CHECK(here.first().completion_ids == there.first().completion_ids);
+            RANK_CHECK(here.first().sampling_log_probs == there.first().sampling_log_probs);
+            RANK_CHECK(here.first().prompt_ids == there.first().prompt_ids);
             RANK_CHECK(here.rewards == there.rewards);
-            RANK_CHECK(here.weights_version == 11);
-            RANK_CHECK(here.text == there.text);
-            RANK_CHECK(here.further.size() == there.further.size());
-            for (std::size_t k = 0; k < there.further.size(); ++k) {
-              const data::Rollout &row = here.further[k], &wanted = there.further[k];
+            RANK_CHECK(here.first().weights_version == 11);
+            RANK_CHECK(here.first().text == there.first().text);
+            RANK_CHECK(here.rows.size() == there.rows.size());
+            for (std::size_t k = 0; k < there.rows.size(); ++k) {
+              const data::Row &row = here.rows[k], &wanted = there.rows[k];
               RANK_CHECK(row.prompt_ids == wanted.prompt_ids);
               RANK_CHECK(row.completion_ids == wanted.completion_ids);
               RANK_CHECK(row.sampling_log_probs == wanted.sampling_log_probs);
               RANK_CHECK(row.loss_mask == wanted.loss_mask);
               RANK_CHECK(row.text == wanted.text);
-              RANK_CHECK(row.episode == here.episode);
               RANK_CHECK(row.weights_version == 11);
             }
           }

@@ -16,7 +16,7 @@ namespace rlalgo::support {
 
 struct DoorStep {
   rlalgo::run::StepResult result;
-  std::vector<rlalgo::data::Rollout> rows;  // of the step, advantages set
+  std::vector<rlalgo::data::Episode> episodes;  // of the step, advantages set
 };
 
 inline constexpr std::int64_t door_arms = 4;
@@ -38,12 +38,12 @@ template <class M>
 DoorStep run_door(std::int64_t parts = 1, rlalgo::TrainConfig<M> config = {}) {
   const auto bandit = std::make_shared<Bandit>(door_arms, at::kDouble);
   BanditPulls pulls{*bandit, 3};
-  std::vector<rlalgo::data::Rollout> rows;
+  std::vector<rlalgo::data::Episode> episodes;
   const auto reward = rlalgo::reward::from("sum", [&](const rlalgo::reward::Sample& s) {
-    rlalgo::data::Rollout row;
-    row.completion_ids.assign(s.ids.begin(), s.ids.end());
-    rows.push_back(row);
-    return door_reward(row.completion_ids);
+    rlalgo::data::Episode episode;
+    episode.first().completion_ids.assign(s.ids.begin(), s.ids.end());
+    episodes.push_back(episode);
+    return door_reward(episode.first().completion_ids);
   });
   config.run.rollouts.geometry = {.micro_batch_size = 2 * door_group / parts,
                                   .gradient_accumulation_steps = parts,
@@ -58,32 +58,32 @@ DoorStep run_door(std::int64_t parts = 1, rlalgo::TrainConfig<M> config = {}) {
   auto trainer = rlalgo::make_trainer<M>(
       config, rlalgo::trainer::OnlineInputs<BanditPulls>{
                   .policy = bandit, .generator = pulls, .prompts = prompts, .rewards = {{reward}}});
-  DoorStep out{trainer.step(0), std::move(rows)};
-  for (std::size_t begin = 0; begin < out.rows.size(); begin += door_group) {
+  DoorStep out{trainer.step(0), std::move(episodes)};
+  for (std::size_t begin = 0; begin < out.episodes.size(); begin += door_group) {
     double mean = 0, square = 0;
     for (std::size_t i = begin; i < begin + door_group; ++i)
-      mean += door_reward(out.rows[i].completion_ids) / door_group;
+      mean += door_reward(out.episodes[i].first().completion_ids) / door_group;
     for (std::size_t i = begin; i < begin + door_group; ++i)
-      square += std::pow(door_reward(out.rows[i].completion_ids) - mean, 2);
+      square += std::pow(door_reward(out.episodes[i].first().completion_ids) - mean, 2);
     const double deviation = std::sqrt(square / (door_group - 1));
     for (std::size_t i = begin; i < begin + door_group; ++i) {
-      const double centred = door_reward(out.rows[i].completion_ids) - mean;
-      out.rows[i].advantage = centred;
-      if constexpr (scaled_by_group<decltype(trainer)>) out.rows[i].advantage /= deviation + 1e-4;
+      const double centred = door_reward(out.episodes[i].first().completion_ids) - mean;
+      out.episodes[i].advantage = centred;
+      if constexpr (scaled_by_group<decltype(trainer)>) out.episodes[i].advantage /= deviation + 1e-4;
     }
   }
   return out;
 }
 
 // ‖∇‖ of −Σ_i A_i·weight(n_i)·Σ_t x_it at uniform logits: on-policy, every clipped surrogate has this gradient.
-inline double expected_norm(const std::vector<rlalgo::data::Rollout>& rows,
+inline double expected_norm(const std::vector<rlalgo::data::Episode>& episodes,
                             const std::function<double(double n)>& weight) {
   std::vector<double> gradient(door_arms, 0.0);
-  for (const auto& row : rows)
-    for (const std::int32_t id : row.completion_ids)
+  for (const auto& episode : episodes)
+    for (const std::int32_t id : episode.first().completion_ids)
       for (std::int32_t arm = 0; arm < door_arms; ++arm)
-        gradient[static_cast<std::size_t>(arm)] -= row.advantage *
-                                                   weight(static_cast<double>(row.completion_ids.size())) *
+        gradient[static_cast<std::size_t>(arm)] -= episode.advantage *
+                                                   weight(static_cast<double>(episode.first().completion_ids.size())) *
                                                    ((arm == id ? 1.0 : 0.0) - 1.0 / door_arms);
   double square = 0;
   for (const double g : gradient) square += g * g;
@@ -91,15 +91,15 @@ inline double expected_norm(const std::vector<rlalgo::data::Rollout>& rows,
 }
 
 // √(Σ A²/(n − 1)) of advantages whose mean is 0.
-inline double deviation(const std::vector<rlalgo::data::Rollout>& rows) {
+inline double deviation(const std::vector<rlalgo::data::Episode>& episodes) {
   double square = 0;
-  for (const auto& row : rows) square += row.advantage * row.advantage;
-  return std::sqrt(square / (static_cast<double>(rows.size()) - 1));
+  for (const auto& episode : episodes) square += episode.advantage * episode.advantage;
+  return std::sqrt(square / (static_cast<double>(episodes.size()) - 1));
 }
 
-inline double token_count(const std::vector<rlalgo::data::Rollout>& rows) {
+inline double token_count(const std::vector<rlalgo::data::Episode>& episodes) {
   double n = 0;
-  for (const auto& row : rows) n += static_cast<double>(row.completion_ids.size());
+  for (const auto& episode : episodes) n += static_cast<double>(episode.first().completion_ids.size());
   return n;
 }
 

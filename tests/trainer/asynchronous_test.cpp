@@ -140,10 +140,10 @@ struct Run {
             .rewards = {{last_arm()}},
             .evaluation_prompts = evaluates ? prompts() : std::vector<data::TokenizedPrompt>(),
             .sync = {pulls.copy, bandit},
-            .on_experience = [this](std::int64_t, trainer::Experience<data::Rollout>& batch) {
-              for (const data::Rollout* r : batch.rows) {
-                trained.push_back(r->row);
-                old.push_back(r->old_log_probs.empty() ? 0.0 : 1.0);
+            .on_experience = [this](std::int64_t, trainer::Experience<data::EpisodeRow>& batch) {
+              for (const data::EpisodeRow* r : batch.rows) {
+                trained.push_back(r->episode().dataset_row);
+                old.push_back((*r)->old_log_probs.empty() ? 0.0 : 1.0);
               }
             }});
   }

@@ -44,18 +44,18 @@ struct Recorded {
   std::int64_t weights_version = 0;
   std::vector<float> log_probs = {};  // of the generator
 
-  sampler::Batch<data::Rollout> next(std::int64_t step) {
-    const auto rows = std::make_shared<std::vector<data::Rollout>>(2);
+  sampler::Batch<data::Episode> next(std::int64_t step) {
+    const auto rows = std::make_shared<std::vector<data::Episode>>(2);
     for (std::size_t i = 0; i < 2; ++i) {
-      (*rows)[i].prompt_ids = {0};
-      (*rows)[i].completion_ids = {static_cast<std::int32_t>(i)};
-      (*rows)[i].sampling_log_probs = log_probs;
-      (*rows)[i].weights_version = weights_version;
+      (*rows)[i].first().prompt_ids = {0};
+      (*rows)[i].first().completion_ids = {static_cast<std::int32_t>(i)};
+      (*rows)[i].first().sampling_log_probs = log_probs;
+      (*rows)[i].first().weights_version = weights_version;
       (*rows)[i].advantage = i == 0 ? 1.0 : -1.0;
     }
     latest = rows;
     next_step = step + 1;
-    sampler::Batch<data::Rollout> batch;
+    sampler::Batch<data::Episode> batch;
     batch.parts = {{&(*rows)[0]}, {&(*rows)[1]}};
     batch.owners = {rows};
     return batch;
@@ -63,7 +63,7 @@ struct Recorded {
   nlohmann::ordered_json state() const { return {{"next_step", next_step}}; }
   void restore(const nlohmann::ordered_json& state) { next_step = state.at("next_step").get<std::int64_t>(); }
 
-  std::weak_ptr<std::vector<data::Rollout>> latest;
+  std::weak_ptr<std::vector<data::Episode>> latest;
   std::int64_t next_step = 0;
 };
 
@@ -114,7 +114,7 @@ TEST_CASE("a batch owns its rows until the next step is done, and training write
   (void)trainer.step(0);
   const auto first = sampler->latest;
   REQUIRE_FALSE(first.expired());
-  CHECK((*first.lock())[0].old_log_probs.size() == 1);  // remembered: the loss reads them
+  CHECK((*first.lock())[0].first().old_log_probs.size() == 1);  // remembered: the loss reads them
   (void)trainer.step(1);
   CHECK(first.expired());
 }

@@ -191,12 +191,18 @@ TEST_CASE("2 and 4 ranks train as one in float64, whatever the reduction") {
 
 namespace {
 
+struct SeenRow {
+  data::Episode episode;
+  double tokens = 0.0;
+  bool is_first = false;
+};
+
 // Five steps over episodes of one to three rows, in float64: losses, gradient norms, logits. `seen`: of the first step the
 // rows, with their advantages and rewards.
 template <class Reduction>
 std::vector<double> trained_on_episodes(std::int64_t micro_batch, std::int64_t iterations,
                                         const std::shared_ptr<distributed::World>& world,
-                                        std::vector<data::Rollout>* seen = nullptr) {
+                                        std::vector<SeenRow>* seen = nullptr) {
   const auto bandit = std::make_shared<rlalgo::support::Bandit>(5, at::kDouble);
   rlalgo::support::BanditPulls pulls{*bandit, 3, 2};
   const std::vector<data::TokenizedPrompt> prompts(12, {.row = 0, .ids = {0}, .prompt = "p", .columns = {}});
@@ -216,9 +222,11 @@ std::vector<double> trained_on_episodes(std::int64_t micro_batch, std::int64_t i
           .prompts = prompts,
           .rewards = {{reward::from("arm", [](const reward::Sample& s) { return s.ids[0] / 3.0; }), 1.0}},
           .on_experience =
-              [&](std::int64_t step, trainer::Experience<data::Rollout>& experience) {
-                for (const data::Rollout* row : experience.rows)
-                  if (seen != nullptr && step == 1) seen->push_back(*row);
+              [&](std::int64_t step, trainer::Experience<data::EpisodeRow>& experience) {
+                for (const data::EpisodeRow* row : experience.rows)
+                  if (seen != nullptr && step == 1)
+                    seen->push_back({row->episode(), static_cast<double>((*row)->completion_ids.size()),
+                                     &**row == &row->episode().first()});
               },
           .world = world});
   std::vector<double> out;
@@ -254,20 +262,20 @@ void check_episodes() {
 }  // namespace
 
 TEST_CASE("an episode is one sample of its group; its rows share its advantage and count as rows of the loss") {
-  std::vector<data::Rollout> rows;
+  std::vector<SeenRow> rows;
   const auto alone = std::make_shared<distributed::World>();
   const double by_rows = trained_on_episodes<loss::SequenceMean>(12, 1, alone, &rows)[0];
   REQUIRE(rows.size() == 12 + 4 * (1 + 2));  // number i has i mod 3 further ones
-  std::vector<const data::Rollout*> episodes;
+  std::vector<const data::Episode*> episodes;
   double sum = 0, token_sum = 0, tokens = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const data::Rollout& row = rows[i];
-    sum += row.advantage;
-    tokens += static_cast<double>(row.completion_ids.size());
-    token_sum += row.advantage * static_cast<double>(row.completion_ids.size());
-    if (!row.own_prompt) episodes.push_back(&row);
-    CHECK(row.advantage == episodes.back()->advantage);
-    CHECK(row.rewards == episodes.back()->rewards);
+    const SeenRow& row = rows[i];
+    sum += row.episode.advantage;
+    tokens += row.tokens;
+    token_sum += row.episode.advantage * row.tokens;
+    if (row.is_first) episodes.push_back(&row.episode);
+    CHECK(row.episode.advantage == episodes.back()->advantage);
+    CHECK(row.episode.rewards == episodes.back()->rewards);
   }
   REQUIRE(episodes.size() == 12);
   for (std::size_t g = 0; g < 12; g += 4) {

@@ -1,10 +1,11 @@
-// The host-side data of online RL: a prompt, what was generated for it, and what was measured about it. No torch.
+// The host-side data of online RL: a prompt, what a generator returns for it, and the episodes that are made of that, with what was
+// measured about them. An episode is one sample and owns the rows that it is made of: who counts samples counts episodes, who touches
+// tokens visits rows. No torch.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -30,9 +31,9 @@ struct TokenizedPrompt {
   std::size_t dialogue = 0;  // of several turns: in which of the run's dialogues it goes on
 };
 
-// What else happened in a completion that did not come of one prompt and one draw: an environment or tools answered the
-// model, or a rollout function made it.
-struct Episode {
+// What happened in an episode that did not come of one prompt and one draw: an environment or tools answered the model, or a
+// rollout function made it.
+struct Interaction {
   Json messages{};  // after the prompt: the model's, the environment's and the tools'; a string: the completion is
                     // this text whatever the prompt is; null: there is only the text
   std::string last_text{};  // of the model's last message
@@ -46,28 +47,28 @@ struct Episode {
   std::string failure = {};        // not empty: it failed, in this way, and its completion leaves its group
 };
 
-// One completion as a generator returns it.
-struct Completion {
+// One row as a generator returns it.
+struct DrawnRow {
   std::vector<TokenId> ids{};      // up to and including the end token
   std::vector<float> log_probs{};  // [ids] nats, under the distribution that was sampled from; empty = not known
   Finish finish = Finish::stop;
-  std::vector<std::uint8_t> loss_mask = {};          // [ids], 0 = not the model's; empty = all the model's
-  std::vector<TokenId> prompt_ids = {};              // where it is not the request's prompt that was continued
-  std::shared_ptr<const Episode> episode = nullptr;  // of several turns
-  std::int64_t weights_version = -1;                 // that generated it; −1 = the generator does not know
+  std::vector<std::uint8_t> loss_mask = {};  // [ids], 0 = not the model's; empty = all the model's
+  std::vector<TokenId> prompt_ids = {};      // where it is not the request's prompt that was continued
+  std::int64_t weights_version = -1;         // that generated it; −1 = the generator does not know
   // Of models with experts, where the generator notes them: the experts of every token that it computed, prompt and ids but the last,
   // [prompt + ids − 1, W]: W numbers of the layers with experts, one after the other, the likeliest first. Empty = not noted.
   std::vector<std::uint16_t> routed_experts = {};
-  // The rows that follow, of an episode whose history was edited on the way: each with a prompt of its own, and none of
-  // these. The rows of an episode are one sample: one reward, one advantage.
-  std::vector<Completion> further = {};
 };
 
-// One sample of a generation batch: an episode, whose further rows it holds.
-struct Rollout {
-  std::int64_t row = 0;                      // dataset row of the prompt
-  SharedJson prompt{};                       // shared by the group: string or messages
-  Json columns{};                            // other dataset columns, object
+// One completion as a generator returns it: a row, and where its history was edited on the way the rows that follow, each with a
+// prompt of its own.
+struct Completion : DrawnRow {
+  std::shared_ptr<const Interaction> interaction = nullptr;  // of several turns
+  std::vector<DrawnRow> further = {};
+};
+
+// A row of an episode: what the model scores as one sequence, and what is known of each token of its completion.
+struct Row {
   std::vector<TokenId> prompt_ids{};         //
   std::vector<TokenId> completion_ids{};     // [T]
   std::vector<float> sampling_log_probs{};   // [T] or empty: from the generator
@@ -77,30 +78,45 @@ struct Rollout {
   std::string text{};                        // decoded completion, special tokens skipped
   Finish finish = Finish::stop;
   std::int64_t weights_version = 0;                // version of the weights that generated it
-  std::vector<std::uint16_t> routed_experts = {};  // as Completion's
-  std::vector<double> rewards{};                   // one per reward function, NaN = not applicable
+  std::vector<std::uint16_t> routed_experts = {};  // as DrawnRow's
+  bool own_prompt = false;                         // prompt_ids are not those of the dataset row
+};
+
+// One sample of a generation batch: the rows that it is made of, and what is said of all of them together.
+struct Episode {
+  std::int64_t dataset_row = 0;                // of the prompt
+  SharedJson prompt{};                         // shared by the group: string or messages
+  Json columns{};                              // other dataset columns, object
+  std::vector<Row> rows = std::vector<Row>(1);  // in the order in which they were played; several where its history was edited
+  std::vector<double> rewards = {};            // one per reward function, NaN = not applicable
   double advantage = 0.0;
-  // A known answer to the prompt, whose likelihood the loss may add; the first row of a group has it.
+  // A known answer to the prompt, whose likelihood the loss may add, after the prompt of the first row; the first episode of a
+  // group has it.
   std::vector<TokenId> answer_ids = {};
   std::vector<std::uint8_t> answer_mask = {};  // as TokenizedPrompt's
   Json logged{};  // what reward functions logged about it (log_extra), an object; null = nothing
-  std::shared_ptr<const Episode> episode = nullptr;  // of several turns; not in checkpoints, for rewards are known then
-  bool own_prompt = false;                           // prompt_ids are not those of the dataset row
-  // The further rows of its episode, in the order in which they were played: their tokens, log-probs, mask, text. What they
-  // have of the episode (rewards, advantage, episode, prompt) is the first row's. Whoever counts samples counts first rows;
-  // code that reads tokens, all of them.
-  std::vector<Rollout> further = {};
+  std::shared_ptr<const Interaction> interaction = nullptr;  // of several turns; not in checkpoints, for rewards are known then
+
+  [[nodiscard]] Row& first() { return rows.front(); }
+  [[nodiscard]] const Row& first() const { return rows.front(); }
 };
 
-// Calls `f` with every row of a sample, the first one first.
-template <class R, class F>
-requires std::is_same_v<std::remove_const_t<R>, Rollout>
-void each_row(R& sample, F&& f) {
-  f(sample);
-  for (R& row : sample.further) f(row);
-}
-[[nodiscard]] inline const Rollout& last_row(const Rollout& sample) {
-  return sample.further.empty() ? sample : sample.further.back();
-}
+// A row together with its episode, which outlives it: what a loss sees.
+class EpisodeRow {
+ public:
+  EpisodeRow(Episode& episode, Row& row) : episode_(&episode), row_(&row) {}
+
+  [[nodiscard]] Row& operator*() { return *row_; }
+  [[nodiscard]] const Row& operator*() const { return *row_; }
+  [[nodiscard]] Row* operator->() { return row_; }
+  [[nodiscard]] const Row* operator->() const { return row_; }
+
+  [[nodiscard]] const Episode& episode() const { return *episode_; }
+  [[nodiscard]] bool has_answer() const { return row_ == &episode_->rows.front() && !episode_->answer_ids.empty(); }
+
+ private:
+  Episode* episode_;
+  Row* row_;
+};
 
 }  // namespace rlalgo::data

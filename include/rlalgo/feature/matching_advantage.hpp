@@ -68,9 +68,9 @@ class MatchingAdvantage {
 };
 
 // ebft/advantages_std: over all completions of a step, n − 1.
-inline void add_advantage_spread(std::span<const data::Rollout* const> rows, core::Metrics& metrics) {
+inline void add_advantage_spread(std::span<const data::EpisodeRow* const> rows, core::Metrics& metrics) {
   std::vector<double> advantages;
-  for (const data::Rollout* row : rows) advantages.push_back(row->advantage);
+  for (const data::EpisodeRow* row : rows) advantages.push_back(row->episode().advantage);
   if (advantages.size() > 1) metrics.mean("ebft/advantages_std", core::moments(advantages).deviation, 1.0);
 }
 

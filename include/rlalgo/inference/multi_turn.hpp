@@ -103,7 +103,7 @@ class MultiTurn {
     std::vector<data::TokenId> prompt;
     data::Completion completion;
     std::size_t said = 0;  // tokens before the model's latest message
-    data::Episode episode;
+    data::Interaction interaction;
   };
 
   std::vector<Playing> seated(std::span<const Request> requests, DrawKey key, std::vector<environment::Start>& starts) {
@@ -130,8 +130,8 @@ class MultiTurn {
                        .dialogue = dialogue,
                        .prompt = request.prompt,
                        .completion = {},
-                       .episode = {}});
-        all.back().episode.messages = data::Json::array();
+                       .interaction = {}});
+        all.back().interaction.messages = data::Json::array();
       }
     }
     return all;
@@ -142,8 +142,8 @@ class MultiTurn {
     require(first.size(), some.size(), "opening observations");
     for (std::size_t i = 0; i < some.size(); ++i) {
       if (first[i].is_null()) continue;
-      some[i].episode.prompt = environment::opened(requests[some[i].request].source->prompt, first[i]);
-      some[i].prompt = some[i].dialogue->open(some[i].episode.prompt);
+      some[i].interaction.prompt = environment::opened(requests[some[i].request].source->prompt, first[i]);
+      some[i].prompt = some[i].dialogue->open(some[i].interaction.prompt);
       some[i].completion.prompt_ids = some[i].prompt;
     }
   }
@@ -215,9 +215,9 @@ class MultiTurn {
     for (const std::size_t i : live) {
       Playing& one = all[i];
       data::Json message = one.dialogue->read(std::span(one.completion.ids).subspan(one.said));
-      one.episode.last_text = message.at("content").get<std::string>();
-      ++one.episode.turns;
-      one.episode.messages.push_back(message);
+      one.interaction.last_text = message.at("content").get<std::string>();
+      ++one.interaction.turns;
+      one.interaction.messages.push_back(message);
       said.push_back({i - first_, std::move(message)});
     }
     const std::vector<environment::Turn> turns = environments_->step(said);
@@ -226,8 +226,8 @@ class MultiTurn {
     for (std::size_t k = 0; k < live.size(); ++k) {
       Playing& one = all[live[k]];
       const environment::Turn& turn = turns[k];
-      one.episode.reward = sum(one.episode.reward, turn.reward);
-      const bool last = config_.max_turns > 0 && one.episode.turns >= config_.max_turns;
+      one.interaction.reward = sum(one.interaction.reward, turn.reward);
+      const bool last = config_.max_turns > 0 && one.interaction.turns >= config_.max_turns;
       if (turn.done || last || turn.observation.is_null() || one.completion.finish != data::Finish::stop) continue;
       if (show(one, turn.observation, sampling)) on.push_back(live[k]);
     }
@@ -255,9 +255,9 @@ class MultiTurn {
     all.loss_mask.resize(all.ids.size(), 0);
     if (known) all.log_probs.resize(all.ids.size(), 0.0f);
     if (observation.is_string())
-      one.episode.messages.push_back({{"role", "user"}, {"content", observation}});
+      one.interaction.messages.push_back({{"role", "user"}, {"content", observation}});
     else
-      for (const data::Json& message : observation) one.episode.messages.push_back(message);
+      for (const data::Json& message : observation) one.interaction.messages.push_back(message);
     return true;
   }
 
@@ -267,13 +267,13 @@ class MultiTurn {
     const bool rewards = !environments_->reward_name().empty();
     const bool tools = !environments_->tools().is_null();
     for (std::size_t i = 0; i < some.size(); ++i) {
-      data::Episode& episode = some[i].episode;
-      episode.reward = rewards ? sum(episode.reward, endings[i].reward) : std::numeric_limits<double>::quiet_NaN();
-      episode.has_tools = tools;
-      episode.tool_calls = endings[i].tool_calls;
-      episode.tool_failures = endings[i].tool_failures;
-      episode.failure = endings[i].failure;
-      some[i].completion.episode = std::make_shared<const data::Episode>(std::move(episode));
+      data::Interaction& interaction = some[i].interaction;
+      interaction.reward = rewards ? sum(interaction.reward, endings[i].reward) : std::numeric_limits<double>::quiet_NaN();
+      interaction.has_tools = tools;
+      interaction.tool_calls = endings[i].tool_calls;
+      interaction.tool_failures = endings[i].tool_failures;
+      interaction.failure = endings[i].failure;
+      some[i].completion.interaction = std::make_shared<const data::Interaction>(std::move(interaction));
     }
   }
 

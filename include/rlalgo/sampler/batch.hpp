@@ -16,50 +16,50 @@
 
 namespace rlalgo::sampler {
 
-// The rows of one optimizer step, cut into micro-batches. The batch owns them: pointers are valid as long as it lives.
-template <class Row>
+// The samples of one optimizer step, cut into micro-batches. The batch owns them: pointers are valid as long as it lives.
+template <class Sample>
 struct Batch {
-  std::vector<std::vector<Row*>> parts{};                 // micro-batches
+  std::vector<std::vector<Sample*>> parts{};              // micro-batches
   std::vector<std::shared_ptr<void>> owners{};            // of what the parts point into
   core::Metrics metrics{};                                // of making the batch
   std::vector<std::pair<std::string, double>> seconds{};  // what it took, for time/<name>; empty: measured as `data`
   std::vector<std::string> warnings{};                    // one line each, for the log
 };
 
-// One call of the generator, scored: N rollouts in groups.
+// One call of the generator, scored: N episodes in groups.
 struct Generation {
-  std::vector<data::Rollout> rollouts;  // [N]
-  core::Groups groups;                  // over rollouts
+  std::vector<data::Episode> episodes;  // [N]
+  core::Groups groups;                  // over episodes
   core::RewardTable rewards;            // [N, K]
   // Of each group the index of its prompt in the dataset, where it is not that of the order; empty: it is.
   std::vector<std::size_t> prompts = {};
   // Of each group whether it was drawn for an earlier generation and is trained on again; empty: of none.
   std::vector<std::uint8_t> replayed = {};
-  [[nodiscard]] bool is_replayed(std::size_t row) const {
-    return !replayed.empty() && replayed[row * replayed.size() / rollouts.size()] != 0;
+  [[nodiscard]] bool is_replayed(std::size_t episode) const {
+    return !replayed.empty() && replayed[episode * replayed.size() / episodes.size()] != 0;
   }
 };
 
-// Rows of a generation that have no advantages yet: whole groups.
-struct FreshRows {
-  FreshRows(std::shared_ptr<Generation> whole) : FreshRows(whole, 0, whole->rollouts.size()) {}
-  FreshRows(std::shared_ptr<Generation> of, std::size_t first, std::size_t last)
+// Episodes of a generation that have no advantages yet: whole groups.
+struct FreshEpisodes {
+  FreshEpisodes(std::shared_ptr<Generation> whole) : FreshEpisodes(whole, 0, whole->episodes.size()) {}
+  FreshEpisodes(std::shared_ptr<Generation> of, std::size_t first, std::size_t last)
       : generation(std::move(of)), begin(first), end(last) {}
   [[nodiscard]] Generation* operator->() const { return generation.get(); }
-  [[nodiscard]] std::span<data::Rollout> rows() const {
-    return std::span(generation->rollouts).subspan(begin, end - begin);
+  [[nodiscard]] std::span<data::Episode> episodes() const {
+    return std::span(generation->episodes).subspan(begin, end - begin);
   }
-  [[nodiscard]] bool is_whole() const { return begin == 0 && end == generation->rollouts.size(); }
+  [[nodiscard]] bool is_whole() const { return begin == 0 && end == generation->episodes.size(); }
 
   std::shared_ptr<Generation> generation;
-  std::size_t begin, end;  // of its rollouts
+  std::size_t begin, end;  // of its episodes
 };
 
-// Rows with rewards. Metrics are those of the fresh generations: reward/…, completions/…, num_tokens.
-struct RolloutBatch : Batch<data::Rollout> {
-  std::vector<FreshRows> fresh;           // made for this step
-  std::vector<std::string> reward_names;  // of Rollout::rewards, for samples.jsonl
-  // Micro-batches whose rows are there, of a step that is trained on while its rows are made (Hooks::streams of the sampler): each
+// Episodes with rewards. Metrics are those of the fresh generations: reward/…, completions/…, num_tokens.
+struct RolloutBatch : Batch<data::Episode> {
+  std::vector<FreshEpisodes> fresh;       // made for this step
+  std::vector<std::string> reward_names;  // of Episode::rewards, for samples.jsonl
+  // Micro-batches whose episodes are there, of a step that is trained on while they are made (Hooks::streams of the sampler): each
   // pull() of the sampler adds the next one. The others hold null pointers; with the last the rest of the batch is there, too.
   std::size_t pulled = everything;
   static constexpr std::size_t everything = ~std::size_t{0};

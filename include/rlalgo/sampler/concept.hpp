@@ -52,7 +52,7 @@ template <class S>
 template <class S>
 concept Sampler = Rows<typename S::Rows> &&
     requires(S& sampler, const S& cursor, std::int64_t step, const nlohmann::ordered_json& state) {
-  { sampler.next(step) } -> std::derived_from<Batch<typename S::Rows::Row>>;
+  { sampler.next(step) } -> std::derived_from<Batch<SampleOf<typename S::Rows>>>;
   { cursor.state() } -> std::same_as<nlohmann::ordered_json>;
   { sampler.restore(state) } -> std::same_as<void>;
 };

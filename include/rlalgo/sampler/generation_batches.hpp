@@ -141,7 +141,7 @@ class GenerationBatches {
     Batch batch;
     batch.reward_names = self().root().reward_names();
     batch.parts.assign(static_cast<std::size_t>(g.gradient_accumulation_steps),
-                       std::vector<data::Rollout*>(static_cast<std::size_t>(g.micro_batch_size), nullptr));
+                       std::vector<data::Episode*>(static_cast<std::size_t>(g.micro_batch_size), nullptr));
     batch.pulled = 0;
     stream_ =
         Stream{.step = step, .groups = groups, .before = current_, .number_before = current_number_, .opened = {}};
@@ -176,7 +176,7 @@ class GenerationBatches {
     return self().root().order().chunk(static_cast<std::uint64_t>(number));
   }
   void decode(Generation& generation) const {
-    for (data::Rollout& r : generation.rollouts)
+    for (data::Episode& r : generation.episodes)
       detail::decode_rows(r, [&](auto ids) { return self().root().decode(ids); });
   }
 
@@ -262,8 +262,8 @@ class GenerationBatches {
       if (last) tell(open.made().about, batch);
     }
     if (batch.owners.empty() || batch.owners.back() != current_) batch.owners.push_back(current_);
-    std::vector<data::Rollout*>& part = batch.parts[static_cast<std::size_t>(j)];
-    for (std::size_t i = 0; i < part.size(); ++i) part[i] = &current_->rollouts[static_cast<std::size_t>(begin) + i];
+    std::vector<data::Episode*>& part = batch.parts[static_cast<std::size_t>(j)];
+    for (std::size_t i = 0; i < part.size(); ++i) part[i] = &current_->episodes[static_cast<std::size_t>(begin) + i];
     if (ends) next_step_ = stream.step + 1;
   }
 
@@ -283,10 +283,10 @@ class GenerationBatches {
         ++next;
       }
       if (batch.owners.empty() || batch.owners.back() != current_) batch.owners.push_back(current_);
-      std::vector<data::Rollout*> part;
+      std::vector<data::Episode*> part;
       const std::int64_t begin = g.slice_of(micro_step) * g.micro_batch_size;
       for (std::int64_t i = begin; i < begin + g.micro_batch_size; ++i)
-        part.push_back(&current_->rollouts[static_cast<std::size_t>(i)]);
+        part.push_back(&current_->episodes[static_cast<std::size_t>(i)]);
       batch.parts.push_back(std::move(part));
     }
     next_step_ = step + 1;

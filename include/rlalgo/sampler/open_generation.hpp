@@ -35,7 +35,7 @@ class OpenGeneration {
   OpenGeneration& operator=(const OpenGeneration&) = delete;
   virtual ~OpenGeneration() = default;
 
-  // Makes the next groups, or waits for them; returns how many rollouts are finished. These are the first ones of
+  // Makes the next groups, or waits for them; returns how many episodes are finished. These are the first ones of
   // made().generation, with their rewards, and keep their places in memory. With all of them the rest of made() is there.
   virtual std::size_t pull() = 0;
   // The half of the next pull() that may run while another generation of its source is in the other half, where the source
@@ -45,7 +45,7 @@ class OpenGeneration {
   [[nodiscard]] Made& made() noexcept { return made_; }
   [[nodiscard]] std::size_t finished() const noexcept { return finished_; }  // what the last pull() returned
   [[nodiscard]] bool whole() const noexcept {
-    return made_.generation != nullptr && finished_ == made_.generation->rollouts.size();
+    return made_.generation != nullptr && finished_ == made_.generation->episodes.size();
   }
 
  protected:
@@ -66,7 +66,7 @@ class OpenGeneration {
 class WholeGeneration final : public OpenGeneration {
  public:
   explicit WholeGeneration(Made made) { made_ = std::move(made); }
-  std::size_t pull() override { return finish_rows(made_.generation->rollouts.size()); }
+  std::size_t pull() override { return finish_rows(made_.generation->episodes.size()); }
 };
 
 }  // namespace rlalgo::sampler

@@ -176,7 +176,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     state_.scoring = 0;
     state_.ready.clear();
     for (Made& made : ready) {
-      const std::size_t rows = made.generation->rollouts.size();
+      const std::size_t rows = made.generation->episodes.size();
       state_.ready.push_back(std::make_shared<Item>(Item{std::move(made), rows}));
     }
     popped_.clear();
@@ -205,7 +205,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
       const std::size_t had = finished(), rows = prefetch_.await(*item_, had, step_, made_);
       wait(watch);
       prefetch_.settle(*made_.generation, had, rows, step_);
-      if (rows == made_.generation->rollouts.size()) detail::tell_about(made_, step_, popping_, prefetch_.state_);
+      if (rows == made_.generation->episodes.size()) detail::tell_about(made_, step_, popping_, prefetch_.state_);
       return finish_rows(rows);
     }
 
@@ -299,7 +299,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     if (config_.max_staleness < 0) return false;
     const Generation& generation = *item.made.generation;
     for (std::size_t i = 0; i < item.rows; ++i)
-      if (!generation.is_replayed(i) && step - generation.rollouts[i].weights_version > config_.max_staleness)
+      if (!generation.is_replayed(i) && step - generation.episodes[i].first().weights_version > config_.max_staleness)
         return true;
     return false;
   }
@@ -319,7 +319,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
       return;
     }
     for (auto one = made.rbegin(); one != made.rend(); ++one) {
-      const std::size_t rows = one->generation->rollouts.size();
+      const std::size_t rows = one->generation->episodes.size();
       state_.ready.push_front(std::make_shared<Item>(Item{std::move(*one), rows}));
     }
   }
@@ -458,7 +458,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
       const std::lock_guard lock(state_.mutex);
       state_.alive = std::chrono::steady_clock::now();
       if (item == nullptr) state_.ready.push_back(item = std::make_shared<Item>());
-      item->rows = made.generation->rollouts.size();
+      item->rows = made.generation->episodes.size();
       item->made = std::move(made);
       state_.captured = source_->capture();
       state_.scoring -= scored;

@@ -101,7 +101,7 @@ class Replay : public GenerationBatches<Replay<S>> {
         const auto group =
             detail::unpack_generation(packed.at("group"), root().prompts(), {0}, root().geometry().num_generations);
         if (group->prompts.size() != 1) detail::raise_state("a stored group without its prompt");
-        for (data::Rollout& r : group->rollouts) detail::decode_rows(r, [&](auto ids) { return root().decode(ids); });
+        for (data::Episode& r : group->episodes) detail::decode_rows(r, [&](auto ids) { return root().decode(ids); });
         entries.push_back({packed.at("priority").template get<double>(), group});
       }
     source_->restore_source(state);
@@ -127,7 +127,7 @@ class Replay : public GenerationBatches<Replay<S>> {
     std::size_t pull() override {
       made_ = finish(*source_);
       replay_.replay(made_, step_);
-      return finish_rows(made_.generation->rollouts.size());
+      return finish_rows(made_.generation->episodes.size());
     }
 
    private:
@@ -150,20 +150,20 @@ class Replay : public GenerationBatches<Replay<S>> {
       else
         empty.push_back(g);
     }
-    const std::int64_t now = generation.rollouts.front().weights_version;
+    const std::int64_t now = generation.episodes.front().first().weights_version;
     if (config_.max_age >= 0)
       std::erase_if(entries_,
-                    [&](const Entry& e) { return now - e.group->rollouts.front().weights_version > config_.max_age; });
+                    [&](const Entry& e) { return now - e.group->episodes.front().first().weights_version > config_.max_age; });
     const std::size_t replaced = replace(generation, empty, made.number);
     for (Entry& entry : fresh) add(std::move(entry));
     if (config_.recompute_log_probs && inference::draws_as_trained(root().generator()))
-      detail::forget_sampling(generation, 0, generation.rollouts.size(), step);
+      detail::forget_sampling(generation, 0, generation.episodes.size(), step);
     made.about.metrics.mean("replay_buffer_replacements", static_cast<double>(replaced), 1.0);
     made.about.metrics.last("replay_buffer_size", static_cast<double>(entries_.size()));
   }
 
   [[nodiscard]] std::size_t groups_of(const Generation& generation) const {
-    return generation.rollouts.size() / static_cast<std::size_t>(root().geometry().num_generations);
+    return generation.episodes.size() / static_cast<std::size_t>(root().geometry().num_generations);
   }
   [[nodiscard]] std::vector<std::size_t> chosen(const Generation& generation, std::int64_t number) const {
     return generation.prompts.empty() ? root().order().chunk(static_cast<std::uint64_t>(number)) : generation.prompts;
@@ -189,9 +189,9 @@ class Replay : public GenerationBatches<Replay<S>> {
       for (const double a : config_.advantages(group->rewards, group->groups)) total += std::abs(a);
     }
     for (std::size_t i = 0; i < size; ++i) {
-      group->rollouts.push_back(generation.rollouts[g * size + i]);
+      group->episodes.push_back(generation.episodes[g * size + i]);
       if (!config_.recompute_log_probs)
-        data::each_row(group->rollouts.back(), [](data::Rollout& r) { r.old_log_probs = r.sampling_log_probs; });
+        for (data::Row& r : group->episodes.back().rows) r.old_log_probs = r.sampling_log_probs;
     }
     return {std::max(total * spread, 1e-8), std::move(group)};
   }
@@ -217,7 +217,7 @@ class Replay : public GenerationBatches<Replay<S>> {
       generation.prompts[g] = group.prompts[0];
       generation.replayed[g] = 1;
       for (std::size_t i = 0; i < size; ++i) {
-        generation.rollouts[g * size + i] = group.rollouts[i];
+        generation.episodes[g * size + i] = group.episodes[i];
         for (std::size_t k = 0; k < group.rewards.columns(); ++k)
           generation.rewards(g * size + i, k) = group.rewards(i, k);
       }

@@ -170,7 +170,7 @@ class Reroll : public GenerationBatches<Reroll<S>> {
 
   [[nodiscard]] static bool has_failed(const Generation& generation, std::size_t group, std::size_t groups) {
     const core::RewardTable& rewards = generation.rewards;
-    const std::size_t size = generation.rollouts.size() / groups;
+    const std::size_t size = generation.episodes.size() / groups;
     bool any = false;
     for (std::size_t k = 0; k < rewards.columns(); ++k) {
       double first = std::numeric_limits<double>::quiet_NaN();

@@ -1,6 +1,6 @@
-// Rows of online RL: data::Rollout, a completion with rewards behind it. The seam between host data and tensors.
+// Rows of online RL: those of episodes (data::Episode), completions with rewards behind them. The seam between host data and tensors.
 //
-//   rows_of   an episode whose history was edited has further rows (data::Rollout::further)
+//   rows_of   episodes → their rows, each with its episode (data::EpisodeRow)
 //   tree      prompt and completion of every row; a prompt that rows share is encoded once; where the loss asks for
 //             them, last of all prompt and answer of the rows that bring one, at temperature 1
 //   collate   loss::Scored: flat [N] columns, row after row, no padding
@@ -27,14 +27,15 @@
 
 namespace rlalgo::sampler {
 
-// A column of log-probs [completion] of a rollout.
-using RolloutColumn = std::vector<float> data::Rollout::*;
+// A column of log-probs [completion] of a row.
+using RolloutColumn = std::vector<float> data::Row::*;
 
 // Completion tokens of a row that carry loss.
-[[nodiscard]] std::int64_t loss_tokens(const data::Rollout& r);
+[[nodiscard]] std::int64_t loss_tokens(const data::Row& r);
 
 struct RolloutRows {
-  using Row = data::Rollout;
+  using Sample = data::Episode;
+  using Row = data::EpisodeRow;
   using View = std::span<const Row* const>;
   static constexpr loss::RowKind kind = loss::RowKind::samples;
   static constexpr RowHooks hooks{.complete = true, .remember = true, .rows_of = true, .idle = true, .columns = true};
@@ -46,8 +47,8 @@ struct RolloutRows {
 
   [[nodiscard]] static model::TokenTree tree(View rows, const loss::Needs& needs = {});
 
-  // All rows of some samples, those of an episode in turn, each with the rewards and the advantage of its episode.
-  [[nodiscard]] static std::vector<Row*> rows_of(std::span<Row* const> samples);
+  // All rows of some episodes, those of one in the order in which they were played.
+  [[nodiscard]] static std::vector<Row> rows_of(std::span<Sample* const> episodes);
 
   static void count(View rows, const loss::Needs& needs, loss::Counts& counts);
 
@@ -59,14 +60,14 @@ struct RolloutRows {
   [[nodiscard]] static std::int64_t tokens(const Row& r);
 
   // Of advantage 0: a surrogate alone has no gradient there. An answer has one.
-  [[nodiscard]] static bool idle(const Row& r) { return r.advantage == 0.0 && r.answer_ids.empty(); }
+  [[nodiscard]] static bool idle(const Row& r) { return r.episode().advantage == 0.0 && !r.has_answer(); }
 
   // Scores `rows` with `policy`, at most `rows_per_part` in a pass, into one column.
-  static void score(model::Policy& policy, std::span<Row* const> rows, std::size_t rows_per_part, double temperature,
-                    RolloutColumn column);
+  static void score(model::Policy& policy, std::span<data::Row* const> rows, std::size_t rows_per_part,
+                    double temperature, RolloutColumn column);
 
   // log_prob [N] into one column of the rows.
-  static void store(std::span<Row* const> rows, const tensor::Tensor& log_prob, RolloutColumn column);
+  static void store(std::span<data::Row* const> rows, const tensor::Tensor& log_prob, RolloutColumn column);
 
   static void complete(std::span<Row* const> rows, const Scorers& scorers, const loss::Needs& needs,
                        Warnings& warnings);

@@ -92,20 +92,21 @@ class RolloutsFile {
 }
 
 // The rows of one prompt in turn are its samples; rewards are alignment and diversity with these weights.
-// `truth_ids`: the ground truth of a row as tokens.
+// `truth_ids`: the ground truth of an episode as tokens.
 [[nodiscard]] inline std::vector<data::Json> rollout_records(
-    std::int64_t step, std::span<const data::Rollout* const> rows, double alignment_coef, double diversity_coef,
-    const std::function<std::vector<data::TokenId>(const data::Rollout&)>& truth_ids) {
+    std::int64_t step, std::span<const data::EpisodeRow* const> rows, double alignment_coef, double diversity_coef,
+    const std::function<std::vector<data::TokenId>(const data::Episode&)>& truth_ids) {
   std::vector<data::Json> out;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const data::Rollout& r = *rows[i];
-    if (i == 0 || &*r.prompt != &*rows[i - 1]->prompt)
+    const data::EpisodeRow& row = *rows[i];
+    const data::Episode& r = row.episode();
+    if (i == 0 || &*r.prompt != &*rows[i - 1]->episode().prompt)
       out.push_back({{"step", step},
                      {"mode", "structured"},
-                     {"prompt_ids", r.prompt_ids},
+                     {"prompt_ids", row->prompt_ids},
                      {"ground_truth_ids", truth_ids(r)},
                      {"samples", data::Json::array()}});
-    out.back()["samples"].push_back({{"ids", r.completion_ids},
+    out.back()["samples"].push_back({{"ids", row->completion_ids},
                                      {"alignment", r.rewards.at(0)},
                                      {"diversity", r.rewards.at(1)},
                                      {"reward", alignment_coef * r.rewards[0] - diversity_coef * r.rewards[1]},

@@ -61,8 +61,8 @@ struct RowHooks {
   // before the step. Called for each micro-batch, without gradient
   bool complete = false;
   bool remember = false;  // void remember(rows, log_prob): the log-probs [N] that they were trained with
-  // std::vector<Row*> rows_of(samples): a sampler's micro-batch holds the first row of each sample, and the loss reads all, each with
-  // what the sample has of rewards and advantage
+  // struct Sample and std::vector<Row> rows_of(samples): a sampler's micro-batch holds samples, which may have several rows each, and
+  // the loss reads the rows
   bool rows_of = false;
   bool idle = false;  // bool idle(row): a surrogate has no use for it, its gradient is 0
   // std::int64_t dataset_row(row), Json describe(row, loss, log_prob, decode): rows are blamed, one example at a time, when a loss or a
@@ -93,8 +93,8 @@ template <class R>
         { R::remember(rows, log_prob) } -> std::same_as<void>;
       });
   RLALGO_HOOK(
-      rows_of, requires(std::span<Row* const> samples) {
-        { R::rows_of(samples) } -> std::same_as<std::vector<Row*>>;
+      rows_of, requires(std::span<typename R::Sample* const> samples) {
+        { R::rows_of(samples) } -> std::same_as<std::vector<Row>>;
       });
   RLALGO_HOOK(
       idle, requires(const Row& row) {
@@ -153,5 +153,20 @@ concept SummarizedRows = Rows<R> && row_hooks_of<R>()
 template <class R>
 concept ShownRows = Rows<R> && row_hooks_of<R>()
 .samples;
+
+namespace detail {
+template <class R>
+struct SampleOf {
+  using type = typename R::Row;
+};
+template <SampledRows R>
+struct SampleOf<R> {
+  using type = typename R::Sample;
+};
+}  // namespace detail
+
+// What a sampler's micro-batch holds: samples that have rows, or the rows themselves.
+template <Rows R>
+using SampleOf = typename detail::SampleOf<R>::type;
 
 }  // namespace rlalgo::sampler

@@ -172,7 +172,7 @@ class Shared : public GenerationBatches<Shared<S>> {
     own.generation = std::make_shared<Generation>();
     for (std::size_t g = share.begin - piece.begin; g < share.end - piece.begin; ++g) {
       for (std::size_t i = g * copies(); i < (g + 1) * copies(); ++i)
-        own.generation->rollouts.push_back(std::move(all.generation->rollouts[i]));
+        own.generation->episodes.push_back(std::move(all.generation->episodes[i]));
       own.generation->groups.append(copies());
     }
     return own;
@@ -187,7 +187,7 @@ class Shared : public GenerationBatches<Shared<S>> {
                                     .copies = copies(),
                                     .rewards = source_->rewards(),
                                     .rank = rank});
-    for (data::Rollout& r : part.generation->rollouts)
+    for (data::Episode& r : part.generation->episodes)
       detail::decode_rows(r, [&](auto ids) { return root().decode(ids); });
     return part;
   }

@@ -1,7 +1,7 @@
 // Rewards of fresh generations become advantages, and log-probs that must be known before the weights change are taken.
 // No gradient.
 //
-//   assign_advantages   rewards → one advantage per rollout, by the method's aggregation and estimator
+//   assign_advantages   rewards → one advantage per episode, by the method's aggregation and estimator
 //   settle              all of that for the generations made for one step: settle_fresh of their rows as they come, and
 //                       settle_later when all have
 //
@@ -37,18 +37,19 @@
 
 namespace rlalgo::trainer {
 
-// Σ_t m (o − f) of each rollout, over all its rows, both of which it must carry; adds kl, the mean of o − f over the loss tokens, nats.
-[[nodiscard]] inline std::vector<double> divergences(std::span<const data::Rollout> rollouts, core::Metrics& metrics) {
+// Σ_t m (o − f) of each episode, over all its rows, both of which they must carry; adds kl, the mean of o − f over the loss tokens,
+// nats.
+[[nodiscard]] inline std::vector<double> divergences(std::span<const data::Episode> episodes, core::Metrics& metrics) {
   std::vector<double> out;
   double total = 0, tokens = 0;
-  for (const data::Rollout& r : rollouts) {
+  for (const data::Episode& episode : episodes) {
     double sum = 0;
-    data::each_row(r, [&](const data::Rollout& row) {
+    for (const data::Row& row : episode.rows) {
       for (std::size_t t = 0; t < row.completion_ids.size(); ++t)
         if (row.loss_mask.empty() || row.loss_mask[t] != 0)
           sum += static_cast<double>(row.old_log_probs[t]) - static_cast<double>(row.reference_log_probs[t]);
       tokens += static_cast<double>(sampler::loss_tokens(row));
-    });
+    }
     out.push_back(sum);
     total += sum;
   }
@@ -83,60 +84,60 @@ inline void require_usable(const core::RewardTable& rewards, std::span<const dou
 
 namespace detail {
 
-// The rewards and the groups of some rows of a generation, as a batch of their own.
-[[nodiscard]] inline std::pair<core::RewardTable, core::Groups> cut_out(const sampler::FreshRows& rows) {
-  const core::RewardTable& all = rows->rewards;
+// The rewards and the groups of some episodes of a generation, as a batch of their own.
+[[nodiscard]] inline std::pair<core::RewardTable, core::Groups> cut_out(const sampler::FreshEpisodes& some) {
+  const core::RewardTable& all = some->rewards;
   std::pair<core::RewardTable, core::Groups> out;
-  out.first = core::RewardTable(all.names(), all.weights(), rows.end - rows.begin);
-  for (std::size_t i = rows.begin; i < rows.end; ++i)
-    for (std::size_t k = 0; k < all.columns(); ++k) out.first(i - rows.begin, k) = all(i, k);
-  for (const core::Span group : rows->groups)
-    if (group.begin >= rows.begin && group.end <= rows.end) out.second.append(group.size());
+  out.first = core::RewardTable(all.names(), all.weights(), some.end - some.begin);
+  for (std::size_t i = some.begin; i < some.end; ++i)
+    for (std::size_t k = 0; k < all.columns(); ++k) out.first(i - some.begin, k) = all(i, k);
+  for (const core::Span group : some->groups)
+    if (group.begin >= some.begin && group.end <= some.end) out.second.append(group.size());
   return out;
 }
 
 }  // namespace detail
 
-// Sets Rollout::advantage and adds frac_reward_zero_std: the share of rows whose scaling deviation is at most 1e-8 (an
-// undefined deviation counts as non-zero). Rows of a part of a generation get what they would get in the whole, where
+// Sets Episode::advantage and adds frac_reward_zero_std: the share of episodes whose scaling deviation is at most 1e-8 (an
+// undefined deviation counts as non-zero). Episodes of a part of a generation get what they would get in the whole, where
 // estimator and aggregation stay within groups.
 template <class G, class A>
-void assign_advantages(const G& aggregation, const A& estimator, const sampler::FreshRows& rows,
+void assign_advantages(const G& aggregation, const A& estimator, const sampler::FreshEpisodes& some,
                        core::Metrics& metrics) {
   std::vector<double> divergence;
-  if (aggregation::needs_divergence(aggregation)) divergence = divergences(rows.rows(), metrics);
+  if (aggregation::needs_divergence(aggregation)) divergence = divergences(some.episodes(), metrics);
   const auto assign = [&](const core::RewardTable& rewards, const core::Groups& groups) {
     require_usable(rewards, divergence);
     const aggregation::Result result = aggregation::aggregate(aggregation, estimator, rewards, groups, divergence);
-    const std::span<data::Rollout> rollouts = rows.rows();
+    const std::span<data::Episode> episodes = some.episodes();
     double zero = 0;
-    for (std::size_t i = 0; i < rollouts.size(); ++i) {
-      rollouts[i].advantage = result.advantage[i];
+    for (std::size_t i = 0; i < episodes.size(); ++i) {
+      episodes[i].advantage = result.advantage[i];
       zero += std::abs(result.spread[i]) <= 1e-8 ? 1.0 : 0.0;
     }
-    metrics.mean("frac_reward_zero_std", zero, static_cast<double>(rollouts.size()));
+    metrics.mean("frac_reward_zero_std", zero, static_cast<double>(episodes.size()));
   };
-  if (rows.is_whole()) return assign(rows->rewards, rows->groups);
-  const auto [rewards, groups] = detail::cut_out(rows);
+  if (some.is_whole()) return assign(some->rewards, some->groups);
+  const auto [rewards, groups] = detail::cut_out(some);
   assign(rewards, groups);
 }
 
-// The rollouts of fresh generations that no micro-batch of this step holds: they are trained on after a weight update.
-[[nodiscard]] inline std::vector<data::Rollout*> trained_later(const sampler::RolloutBatch& batch) {
-  std::unordered_set<const data::Rollout*> now;
+// The episodes of fresh generations that no micro-batch of this step holds: they are trained on after a weight update.
+[[nodiscard]] inline std::vector<data::Episode*> trained_later(const sampler::RolloutBatch& batch) {
+  std::unordered_set<const data::Episode*> now;
   for (const auto& part : batch.parts) now.insert(part.begin(), part.end());
-  std::vector<data::Rollout*> later;
-  for (const sampler::FreshRows& fresh : batch.fresh)
-    for (data::Rollout& rollout : fresh.rows())
-      if (!now.contains(&rollout)) later.push_back(&rollout);
+  std::vector<data::Episode*> later;
+  for (const sampler::FreshEpisodes& fresh : batch.fresh)
+    for (data::Episode& episode : fresh.episodes())
+      if (!now.contains(&episode)) later.push_back(&episode);
   return later;
 }
 
-[[nodiscard]] inline std::vector<data::Rollout*> all_rows(std::span<const sampler::FreshRows> fresh) {
-  std::vector<data::Rollout*> rows;
-  for (const sampler::FreshRows& some : fresh)
-    for (data::Rollout& rollout : some.rows())
-      data::each_row(rollout, [&](data::Rollout& row) { rows.push_back(&row); });
+[[nodiscard]] inline std::vector<data::Row*> all_rows(std::span<const sampler::FreshEpisodes> fresh) {
+  std::vector<data::Row*> rows;
+  for (const sampler::FreshEpisodes& some : fresh)
+    for (data::Episode& episode : some.episodes())
+      for (data::Row& row : episode.rows) rows.push_back(&row);
   return rows;
 }
 
@@ -151,7 +152,7 @@ namespace detail {
 
 // Whether the old log-probs of a fresh row are its generator's: it was replayed with them, or is of other weights than those
 // that are trained and nothing else corrects for that. A replayed row without them gets the policy's.
-[[nodiscard]] inline bool keeps_generators(const data::Rollout& r, bool replayed, const sampler::Scorers& scorers) {
+[[nodiscard]] inline bool keeps_generators(const data::Row& r, bool replayed, const sampler::Scorers& scorers) {
   if (replayed) return !r.old_log_probs.empty();
   return !scorers.corrects_sampling && r.weights_version != scorers.version && !r.completion_ids.empty() &&
          r.sampling_log_probs.size() == r.completion_ids.size();
@@ -159,26 +160,26 @@ namespace detail {
 
 // The fresh rows that the policy is to score before the weights change: those trained later; and of those trained now the
 // replayed ones, where the ratio would else be to the weights that drew them.
-[[nodiscard]] inline std::vector<data::Rollout*> lacking_old(const sampler::RolloutBatch& batch,
-                                                             const sampler::Scorers& scorers) {
-  const std::vector<data::Rollout*> all = trained_later(batch);
-  const std::unordered_set<data::Rollout*> later(all.begin(), all.end());
-  std::vector<data::Rollout*> out;
-  for (const sampler::FreshRows& fresh : batch.fresh)
+[[nodiscard]] inline std::vector<data::Row*> lacking_old(const sampler::RolloutBatch& batch,
+                                                         const sampler::Scorers& scorers) {
+  const std::vector<data::Episode*> all = trained_later(batch);
+  const std::unordered_set<data::Episode*> later(all.begin(), all.end());
+  std::vector<data::Row*> out;
+  for (const sampler::FreshEpisodes& fresh : batch.fresh)
     for (std::size_t i = fresh.begin; i < fresh.end; ++i) {
-      data::Rollout& sample = fresh->rollouts[i];
-      const bool replayed = fresh->is_replayed(i), is_later = later.contains(&sample);
-      data::each_row(sample, [&](data::Rollout& r) {
-        if (keeps_generators(r, replayed, scorers)) return;
+      data::Episode& episode = fresh->episodes[i];
+      const bool replayed = fresh->is_replayed(i), is_later = later.contains(&episode);
+      for (data::Row& r : episode.rows) {
+        if (keeps_generators(r, replayed, scorers)) continue;
         const bool renewed = replayed && !scorers.corrects_sampling && r.weights_version != scorers.version;
         if (renewed || is_later) out.push_back(&r);
-      });
+      }
     }
   return out;
 }
 
 // `rows` are the same on all ranks.
-inline void score_together(model::Policy& policy, std::span<data::Rollout* const> rows, const Settling& settling,
+inline void score_together(model::Policy& policy, std::span<data::Row* const> rows, const Settling& settling,
                            double temperature, sampler::RolloutColumn column) {
   distributed::World* const world = settling.world;
   if (world == nullptr || world->size() == 1)
@@ -188,12 +189,12 @@ inline void score_together(model::Policy& policy, std::span<data::Rollout* const
   sampler::RolloutRows::score(policy, own, settling.rows_per_pass, temperature, column);
   std::vector<float> flat;
   if (world->leads_group())
-    for (const data::Rollout* row : own) flat.insert(flat.end(), (row->*column).begin(), (row->*column).end());
+    for (const data::Row* row : own) flat.insert(flat.end(), (row->*column).begin(), (row->*column).end());
   std::vector<float> all;
   for (const std::string& bytes : world->gather("log-probs", distributed::to_bytes(flat)))
     for (const float value : distributed::floats_of(bytes)) all.push_back(value);
   auto next = all.begin();
-  for (data::Rollout* row : rows) {
+  for (data::Row* row : rows) {
     const auto end = next + static_cast<std::ptrdiff_t>(row->completion_ids.size());
     (row->*column).assign(next, end);
     next = end;
@@ -204,24 +205,23 @@ inline void score_together(model::Policy& policy, std::span<data::Rollout* const
 
 // Of `fresh`, all or some of those of a batch.
 template <class G, class A>
-void settle_fresh(std::span<const sampler::FreshRows> fresh, const G& aggregation, const A& estimator,
+void settle_fresh(std::span<const sampler::FreshEpisodes> fresh, const G& aggregation, const A& estimator,
                   const sampler::Scorers& scorers, const Settling& settling, core::Metrics& metrics) {
   const auto score = [&](model::Policy& policy, sampler::RolloutColumn column) {
     detail::score_together(policy, all_rows(fresh), settling, scorers.temperature, column);
   };
   const bool divergence = aggregation::needs_divergence(aggregation);
   if ((settling.reference || divergence) && scorers.reference != nullptr)
-    score(*scorers.reference, &data::Rollout::reference_log_probs);
-  std::vector<std::pair<data::Rollout*, std::vector<float>>> kept;
+    score(*scorers.reference, &data::Row::reference_log_probs);
+  std::vector<std::pair<data::Row*, std::vector<float>>> kept;
   if (divergence) {
-    for (const sampler::FreshRows& rows : fresh)
-      for (std::size_t i = rows.begin; i < rows.end; ++i)
-        data::each_row(rows->rollouts[i], [&](data::Rollout& r) {
-          if (detail::keeps_generators(r, rows->is_replayed(i), scorers)) kept.emplace_back(&r, r.old_log_probs);
-        });
-    score(scorers.policy, &data::Rollout::old_log_probs);
+    for (const sampler::FreshEpisodes& some : fresh)
+      for (std::size_t i = some.begin; i < some.end; ++i)
+        for (data::Row& r : some->episodes[i].rows)
+          if (detail::keeps_generators(r, some->is_replayed(i), scorers)) kept.emplace_back(&r, r.old_log_probs);
+    score(scorers.policy, &data::Row::old_log_probs);
   }
-  for (const sampler::FreshRows& rows : fresh) assign_advantages(aggregation, estimator, rows, metrics);
+  for (const sampler::FreshEpisodes& some : fresh) assign_advantages(aggregation, estimator, some, metrics);
   for (auto& [row, old] : kept) row->old_log_probs = std::move(old);
 }
 
@@ -231,7 +231,7 @@ void settle_later(const sampler::RolloutBatch& batch, const G& aggregation, cons
                   const Settling& settling) {
   if (settling.old && !aggregation::needs_divergence(aggregation))
     detail::score_together(scorers.policy, detail::lacking_old(batch, scorers), settling, scorers.temperature,
-                           &data::Rollout::old_log_probs);
+                           &data::Row::old_log_probs);
 }
 
 template <class G, class A>

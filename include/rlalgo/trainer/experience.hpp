@@ -66,6 +66,7 @@ struct OpenStep {
   double scoring = 0;  // seconds
   Skipped skipped = {};
   std::vector<std::vector<Row*>> parts = {};
+  std::vector<std::shared_ptr<void>> rows = {};  // that the parts point into
 };
 
 }  // namespace detail
@@ -148,6 +149,8 @@ requires AdvantageFor<A, G, S>
 class ExperienceStage {
   using Rows = typename S::Rows;
   using Row = typename Rows::Row;
+  using Sample = sampler::SampleOf<Rows>;
+  using Owners = std::vector<std::shared_ptr<void>>;
 
  public:
   struct Config {
@@ -191,19 +194,20 @@ class ExperienceStage {
       if (batch.is_open()) return opened(std::move(batch), scorers, purpose);
       settle(batch, aggregation_, estimator_, scorers, settling(), out.metrics);
     }
-    for (auto& part : batch.parts) part = rows_of(std::move(part));
-    auto parts = batch.parts;
+    std::vector<std::vector<Row*>> all;
+    for (auto& part : batch.parts) all.push_back(rows_of(std::move(part), out.owners));
+    auto parts = all;
     if constexpr (sampler::IdleRows<Rows>)
       if (config_.skip_idle && purpose == Purpose::training)
         parts = detail::without_idle_rows<Rows>(parts, out.metrics);
     const distributed::Share own = config_.world->share_of_rows(parts.size());
     out.first_part = own.begin;
     for (std::size_t p = 0; p < parts.size(); ++p) {
-      out.rows.insert(out.rows.end(), batch.parts[p].begin(), batch.parts[p].end());
+      out.rows.insert(out.rows.end(), all[p].begin(), all[p].end());
       if (p < own.begin || p >= own.end) continue;
       if constexpr (sampler::CompletedRows<Rows>) Rows::complete(parts[p], scorers, L::needs, out.warnings);
       out.counts.micro_batches += 1;
-      Rows::count(batch.parts[p], L::needs, out.counts);
+      Rows::count(all[p], L::needs, out.counts);
       out.parts.emplace_back(parts[p].begin(), parts[p].end());
     }
     out.seconds.emplace_back("score", scoring.seconds());
@@ -236,9 +240,17 @@ class ExperienceStage {
             .world = config_.world.get()};
   }
 
-  [[nodiscard]] static std::vector<Row*> rows_of(std::vector<Row*> samples) {
-    if constexpr (sampler::SampledRows<Rows>) return Rows::rows_of(samples);
-    return samples;
+  // The rows of some samples; `owners` gets who owns them, where the samples themselves do not.
+  [[nodiscard]] static std::vector<Row*> rows_of(std::vector<Sample*> samples, Owners& owners) {
+    if constexpr (sampler::SampledRows<Rows>) {
+      const auto rows = std::make_shared<std::vector<Row>>(Rows::rows_of(samples));
+      std::vector<Row*> out;
+      for (Row& row : *rows) out.push_back(&row);
+      owners.push_back(rows);
+      return out;
+    } else {
+      return samples;
+    }
   }
 
   [[nodiscard]] Experience<Row> opened(sampler::RolloutBatch batch, const sampler::Scorers& scorers,
@@ -266,11 +278,11 @@ class ExperienceStage {
   void complete(detail::OpenStep<Row>& open, std::size_t part, Experience<Row>& out) const {
     const bool last = !open.batch.is_open();
     const os::Stopwatch scoring;
-    const std::span<const sampler::FreshRows> fresh = std::span(open.batch.fresh).subspan(open.settled);
+    const std::span<const sampler::FreshEpisodes> fresh = std::span(open.batch.fresh).subspan(open.settled);
     settle_fresh(fresh, aggregation_, estimator_, open.scorers, settling(), open.metrics);
     open.settled = open.batch.fresh.size();
     if (last) settle_later(open.batch, aggregation_, open.scorers, settling());
-    const std::vector<Row*> rows = rows_of(open.batch.parts[part]);
+    const std::vector<Row*> rows = rows_of(open.batch.parts[part], open.rows);
     std::vector<Row*> trained = rows;
     if constexpr (sampler::IdleRows<Rows>)
       if (open.skips_idle) trained = detail::without_idle_rows<Rows>(rows, last, open.skipped);
@@ -282,6 +294,7 @@ class ExperienceStage {
     }
     out.rows.insert(out.rows.end(), rows.begin(), rows.end());
     out.owners = open.batch.owners;
+    out.owners.insert(out.owners.end(), open.rows.begin(), open.rows.end());
     open.parts.push_back(std::move(trained));
     open.scoring += scoring.seconds();
     out.seconds = open.batch.seconds;
@@ -305,7 +318,7 @@ class ExperienceStage {
       std::vector<const Row*> rows, std::vector<std::string> names, data::Decode decode) requires sampler::Rewarded<S> {
     return [rows = std::move(rows), names = std::move(names), decode = std::move(decode)](std::size_t limit) {
       std::vector<run::Sample> samples;
-      for (const data::Rollout* row : rows)
+      for (const Row* row : rows)
         if (samples.size() < limit) samples.push_back(sampler::to_sample(*row, names, decode));
       return samples;
     };

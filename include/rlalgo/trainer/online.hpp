@@ -51,7 +51,7 @@ struct OnlineInputs {
   std::function<void(const std::filesystem::path&)> save_model = {};                 // see Trainer::Parts
   std::function<void(const std::filesystem::path&)> save_output = {};                // see Trainer::Parts
   std::vector<std::shared_ptr<Companion>> companions = {};                           // see Trainer::Parts
-  std::function<void(std::int64_t, Experience<data::Rollout>&)> on_experience = {};  // see Trainer::Parts
+  std::function<void(std::int64_t, Experience<data::EpisodeRow>&)> on_experience = {};  // see Trainer::Parts
   std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
   std::shared_ptr<Placement> placement = {};  // see Trainer::Parts
 };

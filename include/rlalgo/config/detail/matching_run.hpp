@@ -73,15 +73,15 @@ class MatchingRun {
   }
 
   // What is done with every training batch; empty: nothing.
-  [[nodiscard]] std::function<void(std::int64_t, trainer::Experience<data::Rollout>&)> on_experience() const {
+  [[nodiscard]] std::function<void(std::int64_t, trainer::Experience<data::EpisodeRow>&)> on_experience() const {
     if (truths_ == nullptr) return nullptr;
     return [file = std::make_shared<sampler::RolloutsFile>(config_.output_dir), &config = config_, truths = truths_,
-            world = model_.world](std::int64_t step, trainer::Experience<data::Rollout>& batch) {
+            world = model_.world](std::int64_t step, trainer::Experience<data::EpisodeRow>& batch) {
       feature::add_advantage_spread(batch.rows, batch.metrics);
       if (!config.ebft.save_rollouts || world->rank() > 0) return;
       file->write(step,
                   sampler::rollout_records(step, batch.rows, config.ebft.alignment_coef, config.ebft.diversity_coef,
-                                           [&](const data::Rollout& row) { return truths->of(row.columns); }));
+                                           [&](const data::Episode& episode) { return truths->of(episode.columns); }));
     };
   }
 

@@ -96,7 +96,7 @@ template <class T>
 }
 
 // Whether `shown` begins with all ids of the row: then the call goes on with it.
-[[nodiscard]] inline bool repeats(const data::Completion& row, const std::vector<data::TokenId>& shown) {
+[[nodiscard]] inline bool repeats(const data::DrawnRow& row, const std::vector<data::TokenId>& shown) {
   if (shown.size() < row.prompt_ids.size() + row.ids.size()) return false;
   return std::equal(row.prompt_ids.begin(), row.prompt_ids.end(), shown.begin()) &&
          std::equal(row.ids.begin(), row.ids.end(), shown.begin() + static_cast<std::ptrdiff_t>(row.prompt_ids.size()));
@@ -108,15 +108,15 @@ template <class T>
   const auto add = [&](std::uint64_t word) {
     for (int byte = 0; byte < 8; ++byte, word >>= 8U) hash = (hash ^ (word & 0xFFU)) * 1099511628211ULL;
   };
-  const auto add_row = [&](const data::Completion& row) {
+  const auto add_row = [&](const data::DrawnRow& row) {
     for (const auto* ids : {&row.prompt_ids, &row.ids}) {
       add(ids->size());
       for (const data::TokenId id : *ids) add(static_cast<std::uint64_t>(id));
     }
   };
   add_row(episode);
-  for (const data::Completion& row : episode.further) add_row(row);
-  add(std::bit_cast<std::uint64_t>(episode.episode->reward));
+  for (const data::DrawnRow& row : episode.further) add_row(row);
+  add(std::bit_cast<std::uint64_t>(episode.interaction->reward));
   return hash;
 }
 
@@ -125,7 +125,7 @@ template <class T>
 inline void put_in_order(std::vector<data::Completion>& group) {
   std::vector<std::pair<std::pair<bool, std::uint64_t>, std::size_t>> keys;
   for (std::size_t i = 0; i < group.size(); ++i)
-    keys.push_back({{!group[i].episode->failure.empty(), digest_of(group[i])}, i});
+    keys.push_back({{!group[i].interaction->failure.empty(), digest_of(group[i])}, i});
   std::sort(keys.begin(), keys.end());
   std::vector<data::Completion> out;
   for (const auto& [key, i] : keys) out.push_back(std::move(group[i]));
@@ -137,17 +137,17 @@ inline void put_in_order(std::vector<data::Completion>& group) {
 RLALGO_INLINE data::Completion gym_episode(const nlohmann::ordered_json& reply, const GymAgentsConfig& config,
                                            std::span<const data::TokenId> stop_ids) {
   data::Completion out;
-  data::Episode episode{.messages = data::Json::array(), .reward = std::numeric_limits<double>::quiet_NaN()};
-  episode.columns = data::Json::object();
+  data::Interaction interaction{.messages = data::Json::array(), .reward = std::numeric_limits<double>::quiet_NaN()};
+  interaction.columns = data::Json::object();
   const auto failed = [&](const std::string& kind) {
-    episode.failure = kind;
+    interaction.failure = kind;
     out = {};
     if (!stop_ids.empty()) {
       out.ids = {stop_ids.front()};
       out.loss_mask = {0};
       out.log_probs = {0.0f};  // a loss that asks for those of the others asks for this one's, too
     }
-    out.episode = std::make_shared<const data::Episode>(std::move(episode));
+    out.interaction = std::make_shared<const data::Interaction>(std::move(interaction));
     return std::move(out);
   };
   if (!Gym::own_failure(reply).empty()) return failed("judge");
@@ -161,22 +161,22 @@ RLALGO_INLINE data::Completion gym_episode(const nlohmann::ordered_json& reply, 
     return failed("malformed");
   std::vector<data::TokenId> shown, drawn;
   std::vector<float> log_probs;
-  std::vector<data::Completion> rows;  // a call that does not repeat what was before it begins another
+  std::vector<data::DrawnRow> rows;  // a call that does not repeat what was before it begins another
   bool spoke = false;
   for (const auto& item : (*response)["output"]) {
     if (!item.is_object()) return failed("malformed");
     const std::string type = core::text_member(item, "type", "message");
     data::Json message = detail::message_of(item);
     if (type == "function_call") {
-      ++episode.tool_calls;
-      episode.has_tools = true;
+      ++interaction.tool_calls;
+      interaction.has_tools = true;
     }
     if (!message.is_null()) {
       const bool own = message.at("role") == "assistant";
       spoke = spoke || own;
       if (own && !message.at("content").get_ref<const std::string&>().empty())
-        episode.last_text = message.at("content");
-      episode.messages.push_back(std::move(message));
+        interaction.last_text = message.at("content");
+      interaction.messages.push_back(std::move(message));
     }
     if (!item.contains("generation_token_ids") || item["generation_token_ids"].is_null()) continue;
     if (!detail::numbers_in(item, "generation_token_ids", drawn)) return failed("malformed");
@@ -193,31 +193,31 @@ RLALGO_INLINE data::Completion gym_episode(const nlohmann::ordered_json& reply, 
       rows.emplace_back();
       rows.back().prompt_ids = shown;
     }
-    data::Completion& row = rows.back();
+    data::DrawnRow& row = rows.back();
     const auto before = static_cast<std::ptrdiff_t>(row.prompt_ids.size() + row.ids.size());
     row.ids.insert(row.ids.end(), shown.begin() + before, shown.end());
     row.loss_mask.resize(row.ids.size(), 0);
     row.log_probs.resize(row.ids.size(), 0.0f);
-    ++episode.turns;
+    ++interaction.turns;
     row.ids.insert(row.ids.end(), drawn.begin(), drawn.end());
     row.loss_mask.resize(row.ids.size(), 1);
     row.log_probs.insert(row.log_probs.end(), log_probs.begin(), log_probs.end());
   }
   if (rows.empty()) return failed(spoke ? "no_token_ids" : "empty");
-  for (data::Completion& row : rows) {
+  for (data::DrawnRow& row : rows) {
     if (static_cast<std::int64_t>(row.prompt_ids.size() + row.ids.size()) > config.max_positions)
       return failed("too_long");
     const bool ended = std::find(stop_ids.begin(), stop_ids.end(), row.ids.back()) != stop_ids.end();
     row.finish = ended ? data::Finish::stop : data::Finish::length;
   }
-  out = std::move(rows.front());
+  static_cast<data::DrawnRow&>(out) = std::move(rows.front());
   out.further.assign(std::make_move_iterator(rows.begin() + 1), std::make_move_iterator(rows.end()));
-  episode.reward = value->get<double>();
-  episode.columns["num_turns"] = episode.turns;
+  interaction.reward = value->get<double>();
+  interaction.columns["num_turns"] = interaction.turns;
   if (const auto components = reply.find("reward_components"); components != reply.end() && components->is_object())
     for (const auto& [name, one] : components->items())
-      if (one.is_number()) episode.columns["nemo_gym." + name] = one;
-  out.episode = std::make_shared<const data::Episode>(std::move(episode));
+      if (one.is_number()) interaction.columns["nemo_gym." + name] = one;
+  out.interaction = std::make_shared<const data::Interaction>(std::move(interaction));
   return out;
 }
 
@@ -238,10 +238,10 @@ RLALGO_INLINE data::Completion GymAgents::play(const data::Json& row, const infe
     return out;
   }
   data::Completion out = gym_episode({{"error", reply.detail}}, config_, sampling.stop_ids);
-  data::Episode episode = *out.episode;
-  episode.failure = reply.failure;
-  episode.last_text = reply.detail;
-  out.episode = std::make_shared<const data::Episode>(std::move(episode));
+  data::Interaction interaction = *out.interaction;
+  interaction.failure = reply.failure;
+  interaction.last_text = reply.detail;
+  out.interaction = std::make_shared<const data::Interaction>(std::move(interaction));
   return out;
 }
 
@@ -260,9 +260,9 @@ RLALGO_INLINE std::vector<std::vector<data::Completion>> GymAgents::generate(
                          [&](std::size_t i) { played[i] = play(*asked[i].second, sampling, longest(asked[i].first)); });
   };
   play_all();
-  const auto unreached = [](const data::Completion& one) { return one.episode->failure == "unreachable"; };
+  const auto unreached = [](const data::Completion& one) { return one.interaction->failure == "unreachable"; };
   if (!played.empty() && std::all_of(played.begin(), played.end(), unreached)) {
-    if (config_.tell) config_.tell(played.front().episode->last_text + "; looking for the Gym again");
+    if (config_.tell) config_.tell(played.front().interaction->last_text + "; looking for the Gym again");
     std::vector<Gym::Needed> needed;
     std::set<std::string> names;
     for (const auto& [r, row] : asked)
@@ -274,9 +274,9 @@ RLALGO_INLINE std::vector<std::vector<data::Completion>> GymAgents::generate(
   std::size_t failures = 0;
   std::string first;
   for (const data::Completion& one : played) {
-    if (one.episode->failure.empty()) continue;
+    if (one.interaction->failure.empty()) continue;
     if (failures++ == 0)
-      first = one.episode->failure + (one.episode->last_text.empty() ? "" : ": " + one.episode->last_text);
+      first = one.interaction->failure + (one.interaction->last_text.empty() ? "" : ": " + one.interaction->last_text);
   }
   if (failures == played.size() && failures > 0 && config_.failures_end_the_run)
     core::raise("remote", 83,

@@ -225,13 +225,14 @@ RLALGO_INLINE RolloutFunction::Json RolloutFunction::drawn(Call& call, const Jso
 
 RLALGO_INLINE data::Completion RolloutFunction::completion_of(Call& call, const Json& made, const Json& columns,
                                                               const inference::Request& request) {
-  data::Completion out{.ids = {}, .log_probs = {}, .weights_version = call.version};
-  data::Episode episode{.reward = std::numeric_limits<double>::quiet_NaN()};
+  data::Completion out;
+  out.weights_version = call.version;
+  data::Interaction interaction{.reward = std::numeric_limits<double>::quiet_NaN()};
   if (const auto text = made.find("text"); text != made.end()) {
-    episode.last_text = text->get<std::string>();
-    episode.messages = *text;
-    out.ids = texts_.encode(episode.last_text, false);
-    const std::string_view whole = detail::trimmed(episode.last_text);
+    interaction.last_text = text->get<std::string>();
+    interaction.messages = *text;
+    out.ids = texts_.encode(interaction.last_text, false);
+    const std::string_view whole = detail::trimmed(interaction.last_text);
     for (const auto& [part, end] : call.ended)
       if (whole.ends_with(part) && (!part.empty() || whole.empty())) {
         out.ids.push_back(end);
@@ -245,8 +246,8 @@ RLALGO_INLINE data::Completion RolloutFunction::completion_of(Call& call, const 
     if (made.contains("log_probs")) out.log_probs = made.at("log_probs").get<std::vector<float>>();
     if (made.contains("mask")) out.loss_mask = made.at("mask").get<std::vector<std::uint8_t>>();
   }
-  episode.columns = columns;
-  if (texts_form_ || !columns.empty()) out.episode = std::make_shared<const data::Episode>(std::move(episode));
+  interaction.columns = columns;
+  if (texts_form_ || !columns.empty()) out.interaction = std::make_shared<const data::Interaction>(std::move(interaction));
   if (out.ids.empty() && !call.sampling.stop_ids.empty()) {  // nothing was said: a row with its reward, and no gradient
     out.ids = {call.sampling.stop_ids.front()};
     out.loss_mask = {0};

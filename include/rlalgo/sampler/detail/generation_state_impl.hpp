@@ -73,7 +73,7 @@ RLALGO_INLINE void check_fingerprint(const Json& state, const Json& expected) {
 }
 
 // What each row of an episode has of its own.
-inline Json pack_tokens(const data::Rollout& r, bool own_prompt) {
+inline Json pack_tokens(const data::Row& r, bool own_prompt) {
   return {{"prompt_ids", own_prompt ? Json(pack(r.prompt_ids)) : Json()},
           {"completion_ids", pack(r.completion_ids)},
           {"sampling_log_probs", pack(r.sampling_log_probs)},
@@ -84,10 +84,8 @@ inline Json pack_tokens(const data::Rollout& r, bool own_prompt) {
           {"finish", static_cast<int>(r.finish)},
           {"weights_version", r.weights_version}};
 }
-inline data::Rollout unpack_tokens(const Json& row, const data::TokenizedPrompt& prompt) {
-  data::Rollout r;
-  r.row = prompt.row;
-  r.prompt = prompt.prompt;
+inline data::Row unpack_tokens(const Json& row, const data::TokenizedPrompt& prompt) {
+  data::Row r;
   const Json opened = row.value("prompt_ids", Json());  // an episode may have begun with another prompt
   r.own_prompt = !opened.is_null();
   r.prompt_ids = r.own_prompt ? unpack<data::TokenId>(opened) : prompt.ids;
@@ -104,13 +102,13 @@ inline data::Rollout unpack_tokens(const Json& row, const data::TokenizedPrompt&
 
 RLALGO_INLINE Json pack_generation(const Generation& generation, std::int64_t number) {
   Json rows = Json::array();
-  for (const data::Rollout& r : generation.rollouts) {
-    Json row = pack_tokens(r, r.own_prompt || r.episode || !generation.prompts.empty());
-    row["row"] = r.row;
+  for (const data::Episode& r : generation.episodes) {
+    Json row = pack_tokens(r.first(), r.first().own_prompt || r.interaction || !generation.prompts.empty());
+    row["row"] = r.dataset_row;
     row["rewards"] = pack(r.rewards);
     row["advantage"] = pack(std::span<const double>(&r.advantage, 1));
     row["logged"] = r.logged;
-    for (const data::Rollout& further : r.further) row["further"].push_back(pack_tokens(further, true));
+    for (const data::Row& further : std::span(r.rows).subspan(1)) row["further"].push_back(pack_tokens(further, true));
     rows.push_back(std::move(row));
   }
   Json out = {{"number", number},
@@ -146,7 +144,10 @@ RLALGO_INLINE std::shared_ptr<Generation> unpack_generation(const Json& packed,
     const data::TokenizedPrompt& prompt = prompts[chosen[i / group_size]];
     if (row.at("row").get<std::int64_t>() != prompt.row)
       raise_state("the dataset has changed", "row " + std::to_string(prompt.row), "row " + row.at("row").dump());
-    data::Rollout r = unpack_tokens(row, prompt);
+    data::Episode r;
+    r.dataset_row = prompt.row;
+    r.prompt = prompt.prompt;
+    r.first() = unpack_tokens(row, prompt);
     r.columns = prompt.columns;
     if (i % group_size == 0) {
       r.answer_ids = prompt.answer_ids;
@@ -157,9 +158,9 @@ RLALGO_INLINE std::shared_ptr<Generation> unpack_generation(const Json& packed,
     if (advantage.size() != 1 || r.rewards.size() != names.size()) raise_state("damaged row " + std::to_string(i));
     r.advantage = advantage[0];
     r.logged = row.at("logged");
-    for (const Json& further : row.value("further", Json::array())) r.further.push_back(unpack_tokens(further, prompt));
+    for (const Json& further : row.value("further", Json::array())) r.rows.push_back(unpack_tokens(further, prompt));
     for (std::size_t k = 0; k < names.size(); ++k) out->rewards(i, k) = r.rewards[k];
-    out->rollouts.push_back(std::move(r));
+    out->episodes.push_back(std::move(r));
   }
   for (std::size_t p = 0; p < chosen.size(); ++p) out->groups.append(group_size);
   return out;

@@ -2,10 +2,9 @@
 // own (generation_state.hpp).
 //
 //   message   "RLGW" · format u32 = 1 · bytes of the part u64 · their XXH64 u64 · part
-//   part      tokens i64 · lengths f64 [] · metrics [] · warnings: text [] · rollouts []
+//   part      tokens i64 · lengths f64 [] · metrics [] · warnings: text [] · episodes []
 //   metric    name: text · kind u8 · value f64 · weight f64
-//   rollout   dataset row i64 · rewards f64 [] · logged: value · episode u8 (0: none) and what it says · rows [], the rollout's own
-//             first
+//   episode   dataset row i64 · rewards f64 [] · logged: value · interaction u8 (0: none) and what it says · rows []
 //   row       own prompt u8, with 1 its ids i32 [] · ids i32 [] · log-probs of the generator, of the policy, of the reference f32 [] ·
 //             mask u8 [] · experts u16 [] · finish u8 · version of the weights i64
 //   []        number u64, and so many;   text: u8 []

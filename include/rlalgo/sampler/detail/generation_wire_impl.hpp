@@ -203,7 +203,7 @@ class PartReader {
   int rank_;
 };
 
-inline void pack_row(const data::Rollout& row, PartWriter& out) {
+inline void pack_row(const data::Row& row, PartWriter& out) {
   out.number(static_cast<std::uint8_t>(row.own_prompt));
   if (row.own_prompt) out.list(row.prompt_ids);
   out.list(row.completion_ids);
@@ -215,10 +215,8 @@ inline void pack_row(const data::Rollout& row, PartWriter& out) {
   out.number(static_cast<std::uint8_t>(row.finish));
   out.number(row.weights_version);
 }
-inline data::Rollout unpack_row(PartReader& in, const data::TokenizedPrompt& prompt) {
-  data::Rollout row;
-  row.row = prompt.row;
-  row.prompt = prompt.prompt;
+inline data::Row unpack_row(PartReader& in, const data::TokenizedPrompt& prompt) {
+  data::Row row;
   row.own_prompt = in.below(2, "a flag of a prompt") == 1;
   row.prompt_ids = row.own_prompt ? in.list<data::TokenId>() : prompt.ids;
   row.completion_ids = in.list<data::TokenId>();
@@ -237,7 +235,7 @@ inline data::Rollout unpack_row(PartReader& in, const data::TokenizedPrompt& pro
   return row;
 }
 
-inline void pack_episode(const data::Episode& e, PartWriter& out) {
+inline void pack_interaction(const data::Interaction& e, PartWriter& out) {
   out.value(e.messages);
   out.text(e.last_text);
   out.number(e.reward);
@@ -249,8 +247,8 @@ inline void pack_episode(const data::Episode& e, PartWriter& out) {
   out.value(e.prompt);
   out.text(e.failure);
 }
-inline std::shared_ptr<const data::Episode> unpack_episode(PartReader& in) {
-  data::Episode e;
+inline std::shared_ptr<const data::Interaction> unpack_interaction(PartReader& in) {
+  data::Interaction e;
   e.messages = in.value();
   e.last_text = in.text();
   e.reward = in.number<double>();
@@ -261,7 +259,7 @@ inline std::shared_ptr<const data::Episode> unpack_episode(PartReader& in) {
   e.columns = in.value();
   e.prompt = in.value();
   e.failure = in.text();
-  return std::make_shared<const data::Episode>(std::move(e));
+  return std::make_shared<const data::Interaction>(std::move(e));
 }
 
 RLALGO_INLINE std::string pack_part(const GenerationPart& part) {
@@ -277,15 +275,15 @@ RLALGO_INLINE std::string pack_part(const GenerationPart& part) {
   }
   out.number(static_cast<std::uint64_t>(part.about.warnings.size()));
   for (const std::string& warning : part.about.warnings) out.text(warning);
-  out.number(static_cast<std::uint64_t>(part.generation->rollouts.size()));
-  for (const data::Rollout& r : part.generation->rollouts) {
-    out.number(r.row);
+  out.number(static_cast<std::uint64_t>(part.generation->episodes.size()));
+  for (const data::Episode& r : part.generation->episodes) {
+    out.number(r.dataset_row);
     out.list(r.rewards);
     out.value(r.logged);
-    out.number(static_cast<std::uint8_t>(r.episode != nullptr));
-    if (r.episode) pack_episode(*r.episode, out);
-    out.number(static_cast<std::uint64_t>(1 + r.further.size()));
-    data::each_row(r, [&](const data::Rollout& row) { pack_row(row, out); });
+    out.number(static_cast<std::uint8_t>(r.interaction != nullptr));
+    if (r.interaction) pack_interaction(*r.interaction, out);
+    out.number(static_cast<std::uint64_t>(r.rows.size()));
+    for (const data::Row& row : r.rows) pack_row(row, out);
   }
   return std::move(out).message();
 }
@@ -299,18 +297,21 @@ inline void unpack_metrics(PartReader& in, core::Metrics& metrics) {
   }
 }
 
-inline data::Rollout unpack_rollout(PartReader& in, const data::TokenizedPrompt& prompt, std::size_t rewards) {
+inline data::Episode unpack_episode(PartReader& in, const data::TokenizedPrompt& prompt, std::size_t rewards) {
   if (const auto row = in.number<std::int64_t>(); row != prompt.row)
     in.refuse("a completion of dataset row " + std::to_string(row), "one of row " + std::to_string(prompt.row));
   std::vector<double> values = in.list<double>();
   if (values.size() != rewards) in.refuse(std::to_string(values.size()) + " rewards", std::to_string(rewards));
   data::Json logged = in.value();
-  const auto episode = in.below(2, "a flag of an episode") == 1 ? unpack_episode(in) : nullptr;
+  auto interaction = in.below(2, "a flag of an episode") == 1 ? unpack_interaction(in) : nullptr;
   const std::size_t rows = in.count(1);
   if (rows == 0) in.refuse("no row of a completion", "one or more");
-  data::Rollout out = unpack_row(in, prompt);
-  for (std::size_t k = 1; k < rows; ++k) out.further.push_back(unpack_row(in, prompt));
-  data::each_row(out, [&](data::Rollout& row) { row.episode = episode; });
+  data::Episode out;
+  out.rows.clear();
+  for (std::size_t k = 0; k < rows; ++k) out.rows.push_back(unpack_row(in, prompt));
+  out.dataset_row = prompt.row;
+  out.prompt = prompt.prompt;
+  out.interaction = std::move(interaction);
   out.rewards = std::move(values);
   out.logged = std::move(logged);
   out.columns = prompt.columns;
@@ -328,21 +329,21 @@ RLALGO_INLINE GenerationPart unpack_part(std::string_view bytes, const ExpectedP
   part.lengths.merge(lengths);
   unpack_metrics(in, part.about.metrics);
   for (std::size_t left = in.count(8); left > 0; --left) part.about.warnings.push_back(in.text());
-  const std::size_t rollouts = in.count(8);
-  if (rollouts != expected.chosen.size() * expected.copies)
-    in.refuse(std::to_string(rollouts) + " completions", std::to_string(expected.chosen.size() * expected.copies));
+  const std::size_t episodes = in.count(8);
+  if (episodes != expected.chosen.size() * expected.copies)
+    in.refuse(std::to_string(episodes) + " completions", std::to_string(expected.chosen.size() * expected.copies));
   part.generation = std::make_shared<Generation>();
   Generation& generation = *part.generation;
-  generation.rewards = table_of(expected.rewards, rollouts);
-  for (std::size_t i = 0; i < rollouts; ++i) {
+  generation.rewards = table_of(expected.rewards, episodes);
+  for (std::size_t i = 0; i < episodes; ++i) {
     const data::TokenizedPrompt& prompt = expected.prompts[expected.chosen[i / expected.copies]];
-    data::Rollout r = unpack_rollout(in, prompt, expected.rewards.size());
+    data::Episode r = unpack_episode(in, prompt, expected.rewards.size());
     if (i % expected.copies == 0) {
       r.answer_ids = prompt.answer_ids;
       r.answer_mask = prompt.answer_mask;
     }
     for (std::size_t k = 0; k < r.rewards.size(); ++k) generation.rewards(i, k) = r.rewards[k];
-    generation.rollouts.push_back(std::move(r));
+    generation.episodes.push_back(std::move(r));
   }
   for (std::size_t g = 0; g < expected.chosen.size(); ++g) generation.groups.append(expected.copies);
   in.end();

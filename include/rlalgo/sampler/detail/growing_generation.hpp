@@ -44,7 +44,7 @@ class GrowingGeneration : public OpenGeneration {
   void add(Generation&& rows);
   // What is said of these rows, their seconds excepted.
   void note(const GenerationPart& part);
-  [[nodiscard]] bool has_all_rows() const { return rows_ == made_.generation->rollouts.size(); }
+  [[nodiscard]] bool has_all_rows() const { return rows_ == made_.generation->episodes.size(); }
   // With all rows: the rest of made(). `num_tokens` of the run, with these; nothing: it is not reported.
   void complete(std::optional<std::int64_t> num_tokens);
 

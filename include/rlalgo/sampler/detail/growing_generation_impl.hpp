@@ -21,9 +21,9 @@ namespace rlalgo::sampler::detail {
 
 RLALGO_INLINE std::int64_t tokens_of(const Generation& generation) {
   std::int64_t tokens = 0;
-  for (const data::Rollout& r : generation.rollouts) {
+  for (const data::Episode& r : generation.episodes) {
     tokens += drawn_tokens(r);
-    data::each_row(r, [&](const data::Rollout& row) { tokens += static_cast<std::int64_t>(row.prompt_ids.size()); });
+    for (const data::Row& row : r.rows) tokens += static_cast<std::int64_t>(row.prompt_ids.size());
   }
   return tokens;
 }
@@ -38,13 +38,13 @@ RLALGO_INLINE void score(GenerationPart& part, std::span<const WeightedReward> r
                          const Ends& ends, bool mask_truncated, std::int64_t step) {
   Generation& generation = *part.generation;
   part.tokens = tokens_of(generation);
-  if (generation.rollouts.empty()) return;
-  for (data::Rollout& r : generation.rollouts) {
+  if (generation.episodes.empty()) return;
+  for (data::Episode& r : generation.episodes) {
     decode_rows(r, decode);
     part.lengths.add(r, ends);
   }
   episode_metrics(generation, part.about.metrics);
-  for (data::Rollout& r : generation.rollouts)
+  for (data::Episode& r : generation.episodes)
     if (mask_truncated && !terminated(r, ends)) mask_all(r);
   const core::Activity rewarding("rewards");
   const os::Stopwatch watch;
@@ -58,17 +58,17 @@ RLALGO_INLINE GrowingGeneration::GrowingGeneration(std::int64_t number, std::siz
   made_.number = number;
   made_.generation = std::make_shared<Generation>();
   Generation& whole = *made_.generation;
-  whole.rollouts.resize(groups * copies);
+  whole.episodes.resize(groups * copies);
   for (std::size_t g = 0; g < groups; ++g) whole.groups.append(copies);
   whole.prompts = std::move(prompts);
-  whole.rewards = table_of(rewards, whole.rollouts.size());
+  whole.rewards = table_of(rewards, whole.episodes.size());
 }
 
 RLALGO_INLINE void GrowingGeneration::add(Generation&& rows) {
   Generation& whole = *made_.generation;
-  for (std::size_t i = 0; i < rows.rollouts.size(); ++i, ++rows_) {
+  for (std::size_t i = 0; i < rows.episodes.size(); ++i, ++rows_) {
     for (std::size_t k = 0; k < whole.rewards.columns(); ++k) whole.rewards(rows_, k) = rows.rewards(i, k);
-    whole.rollouts[rows_] = std::move(rows.rollouts[i]);
+    whole.episodes[rows_] = std::move(rows.episodes[i]);
   }
 }
 

@@ -30,7 +30,7 @@ namespace rlalgo::sampler::detail {
 struct PrefetchItem {
   Made made;
   std::size_t rows = 0;  // that are finished; all: the rest of `made` is there
-  [[nodiscard]] bool whole() const { return rows == made.generation->rollouts.size(); }
+  [[nodiscard]] bool whole() const { return rows == made.generation->episodes.size(); }
 };
 struct PrefetchState {
   mutable std::mutex mutex;
@@ -77,9 +77,9 @@ inline void check_alive(PrefetchState& state, const PrefetchConfig& config) {
 
 inline void tell_about(Made& made, std::int64_t step, const Popping& popping, PrefetchState& state) {
   core::Metrics& metrics = made.about.metrics;
-  for (std::size_t i = 0; i < made.generation->rollouts.size(); ++i) {
+  for (std::size_t i = 0; i < made.generation->episodes.size(); ++i) {
     if (made.generation->is_replayed(i)) continue;
-    const auto behind = static_cast<double>(step - made.generation->rollouts[i].weights_version);
+    const auto behind = static_cast<double>(step - made.generation->episodes[i].first().weights_version);
     metrics.mean("async/staleness/mean", behind, 1.0);
     metrics.maximum("async/staleness/max", behind);
   }

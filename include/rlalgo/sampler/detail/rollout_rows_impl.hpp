@@ -24,7 +24,7 @@
 
 namespace rlalgo::sampler {
 
-RLALGO_INLINE std::int64_t loss_tokens(const data::Rollout& r) {
+RLALGO_INLINE std::int64_t loss_tokens(const data::Row& r) {
   if (r.loss_mask.empty()) return static_cast<std::int64_t>(r.completion_ids.size());
   std::int64_t count = 0;
   for (const std::uint8_t m : r.loss_mask) count += m != 0;
@@ -33,19 +33,29 @@ RLALGO_INLINE std::int64_t loss_tokens(const data::Rollout& r) {
 
 namespace detail {
 
+// Tokens of the answer that stands behind a row; 0: none does.
+inline std::size_t answer_tokens(const data::EpisodeRow& r) {
+  return r.has_answer() ? r.episode().answer_ids.size() : 0;
+}
+
 // Whether token t of the answer has a likelihood term.
-inline bool has_likelihood(const data::Rollout& r, std::size_t t) {
-  return r.answer_mask.empty() || r.answer_mask[t] != 0;
+inline bool has_likelihood(const data::EpisodeRow& r, std::size_t t) {
+  const std::vector<std::uint8_t>& mask = r.episode().answer_mask;
+  return mask.empty() || mask[t] != 0;
+}
+
+inline model::Sequence sequence_of(const data::Row& r) {
+  return {r.prompt_ids, r.completion_ids, r.routed_experts};
 }
 
 // One column of all rows [N], 0 for the tokens of answers; undefined when a row lacks it.
-inline tensor::Tensor concatenate(std::span<const data::Rollout* const> rows, RolloutColumn column, std::size_t tokens,
-                                  tensor::HostBlock& block) {
+inline tensor::Tensor concatenate(std::span<const data::EpisodeRow* const> rows, RolloutColumn column,
+                                  std::size_t tokens, tensor::HostBlock& block) {
   std::vector<double> flat;
   flat.reserve(tokens);
-  for (const data::Rollout* r : rows) {
-    const std::vector<float>& values = r->*column;
-    if (values.size() != r->completion_ids.size()) return {};
+  for (const data::EpisodeRow* r : rows) {
+    const std::vector<float>& values = (**r).*column;
+    if (values.size() != (*r)->completion_ids.size()) return {};
     flat.insert(flat.end(), values.begin(), values.end());
   }
   flat.resize(tokens, 0.0);
@@ -53,14 +63,15 @@ inline tensor::Tensor concatenate(std::span<const data::Rollout* const> rows, Ro
 }
 
 // The old log-probs of all rows [N], 0 for the tokens of answers; those of a row without them are the detached ones of now.
-inline void add_old_log_probs(std::span<const data::Rollout* const> rows, std::size_t tokens, tensor::HostBlock& block,
-                              RolloutRows::Columns& columns) {
+inline void add_old_log_probs(std::span<const data::EpisodeRow* const> rows, std::size_t tokens,
+                              tensor::HostBlock& block, RolloutRows::Columns& columns) {
   std::vector<double> flat;
   std::vector<std::uint8_t> known;
-  for (const data::Rollout* r : rows) {
-    const bool brings = r->old_log_probs.size() == r->completion_ids.size();
-    known.insert(known.end(), r->completion_ids.size(), brings ? 1 : 0);
-    if (brings) flat.insert(flat.end(), r->old_log_probs.begin(), r->old_log_probs.end());
+  for (const data::EpisodeRow* one : rows) {
+    const data::Row& r = **one;
+    const bool brings = r.old_log_probs.size() == r.completion_ids.size();
+    known.insert(known.end(), r.completion_ids.size(), brings ? 1 : 0);
+    if (brings) flat.insert(flat.end(), r.old_log_probs.begin(), r.old_log_probs.end());
     flat.resize(known.size(), 0.0);
   }
   if (std::find(known.begin(), known.end(), 1) == known.end()) return;
@@ -82,37 +93,30 @@ inline std::vector<float> slice_floats(const tensor::Tensor& column, std::int64_
 RLALGO_INLINE model::TokenTree RolloutRows::tree(View rows, const loss::Needs& needs) {
   std::vector<model::Sequence> views;
   views.reserve(rows.size());
-  for (const Row* r : rows) views.push_back({r->prompt_ids, r->completion_ids, r->routed_experts});
+  for (const Row* r : rows) views.push_back(detail::sequence_of(**r));
   std::int64_t answers = 0;
   for (const Row* r : rows) {
-    if (!needs.answer_likelihood || r->answer_ids.empty()) continue;
-    views.push_back({r->prompt_ids, r->answer_ids});
-    answers += static_cast<std::int64_t>(r->answer_ids.size());
+    if (!needs.answer_likelihood || !r->has_answer()) continue;
+    views.push_back({(*r)->prompt_ids, r->episode().answer_ids});
+    answers += static_cast<std::int64_t>(r->episode().answer_ids.size());
   }
   model::TokenTree out = model::build_tree(views);
   out.untempered = answers;
   return out;
 }
 
-RLALGO_INLINE std::vector<data::Rollout*> RolloutRows::rows_of(std::span<Row* const> samples) {
-  std::vector<Row*> out;
-  for (Row* sample : samples) {
-    out.push_back(sample);
-    for (Row& row : sample->further) {
-      row.rewards = sample->rewards;
-      row.advantage = sample->advantage;
-      row.logged = sample->logged;
-      out.push_back(&row);
-    }
-  }
+RLALGO_INLINE std::vector<data::EpisodeRow> RolloutRows::rows_of(std::span<Sample* const> episodes) {
+  std::vector<Row> out;
+  for (data::Episode* episode : episodes)
+    for (data::Row& row : episode->rows) out.emplace_back(*episode, row);
   return out;
 }
 
 RLALGO_INLINE void RolloutRows::count(View rows, const loss::Needs& needs, loss::Counts& counts) {
   counts.rows += static_cast<double>(rows.size());
   for (const Row* r : rows) {
-    counts.tokens += static_cast<double>(loss_tokens(*r));
-    for (std::size_t t = 0; needs.answer_likelihood && t < r->answer_ids.size(); ++t)
+    counts.tokens += static_cast<double>(loss_tokens(**r));
+    for (std::size_t t = 0; needs.answer_likelihood && t < detail::answer_tokens(*r); ++t)
       counts.likelihood_tokens += detail::has_likelihood(*r, t) ? 1.0 : 0.0;
   }
 }
@@ -121,17 +125,17 @@ RLALGO_INLINE RolloutRows::Columns RolloutRows::columns(View rows, const loss::N
   std::vector<double> mask, lengths, advantages;
   std::vector<std::int64_t> row;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const Row& r = *rows[i];
+    const data::Row& r = **rows[i];
     for (std::size_t t = 0; t < r.completion_ids.size(); ++t) {
       mask.push_back(r.loss_mask.empty() || r.loss_mask[t] != 0 ? 1.0 : 0.0);
       row.push_back(static_cast<std::int64_t>(i));
     }
     lengths.push_back(static_cast<double>(loss_tokens(r)));
-    advantages.push_back(r.advantage);
+    advantages.push_back(rows[i]->episode().advantage);
   }
   std::vector<double> likelihood(needs.answer_likelihood ? mask.size() : 0, 0.0);
   for (std::size_t i = 0; i < rows.size() && needs.answer_likelihood; ++i) {
-    const std::size_t answer = rows[i]->answer_ids.size();
+    const std::size_t answer = detail::answer_tokens(*rows[i]);
     mask.insert(mask.end(), answer, 0.0);
     for (std::size_t t = 0; t < answer; ++t) likelihood.push_back(detail::has_likelihood(*rows[i], t) ? 1.0 : 0.0);
     row.insert(row.end(), answer, static_cast<std::int64_t>(i));
@@ -142,9 +146,9 @@ RLALGO_INLINE RolloutRows::Columns RolloutRows::columns(View rows, const loss::N
   if (needs.answer_likelihood) scored.likelihood_mask = block.add_numbers(likelihood);  // [N]
   if (needs.old_log_prob) detail::add_old_log_probs(rows, mask.size(), block, out);
   if (needs.reference_log_prob)
-    scored.reference_log_prob = detail::concatenate(rows, &Row::reference_log_probs, mask.size(), block);
+    scored.reference_log_prob = detail::concatenate(rows, &data::Row::reference_log_probs, mask.size(), block);
   if (needs.sampling_log_prob)
-    scored.sampling_log_prob = detail::concatenate(rows, &Row::sampling_log_probs, mask.size(), block);
+    scored.sampling_log_prob = detail::concatenate(rows, &data::Row::sampling_log_probs, mask.size(), block);
   return out;
 }
 
@@ -161,25 +165,27 @@ RLALGO_INLINE loss::Scored RolloutRows::collate(View rows, const model::Scores& 
 }
 
 RLALGO_INLINE std::int64_t RolloutRows::tokens(const Row& r) {
-  return static_cast<std::int64_t>(r.prompt_ids.size() + r.completion_ids.size());
+  return static_cast<std::int64_t>(r->prompt_ids.size() + r->completion_ids.size());
 }
 
-RLALGO_INLINE void RolloutRows::score(model::Policy& policy, std::span<Row* const> rows, std::size_t rows_per_part,
-                                      double temperature, RolloutColumn column) {
+RLALGO_INLINE void RolloutRows::score(model::Policy& policy, std::span<data::Row* const> rows,
+                                      std::size_t rows_per_part, double temperature, RolloutColumn column) {
   const c10::AutoGradMode no_gradient(false);
   for (std::size_t begin = 0; begin < rows.size(); begin += rows_per_part) {
     const auto part = rows.subspan(begin, std::min(rows_per_part, rows.size() - begin));
-    model::TokenTree part_tree = tree(part);
-    if (column == &Row::reference_log_probs) part_tree.routed_experts.clear();  // its routers are its own
+    std::vector<model::Sequence> views;
+    for (const data::Row* r : part) views.push_back(detail::sequence_of(*r));
+    model::TokenTree part_tree = model::build_tree(views);
+    if (column == &data::Row::reference_log_probs) part_tree.routed_experts.clear();  // its routers are its own
     store(part, policy.score(part_tree, {.temperature = temperature}).log_prob, column);
   }
 }
 
-RLALGO_INLINE void RolloutRows::store(std::span<Row* const> rows, const tensor::Tensor& log_prob,
+RLALGO_INLINE void RolloutRows::store(std::span<data::Row* const> rows, const tensor::Tensor& log_prob,
                                       RolloutColumn column) {
   const tensor::Tensor here = log_prob.detach().to(at::kCPU, at::kFloat);  // one copy of all rows
   std::int64_t begin = 0;
-  for (Row* r : rows) {
+  for (data::Row* r : rows) {
     const auto length = static_cast<std::int64_t>(r->completion_ids.size());
     r->*column = detail::slice_floats(here, begin, length);
     begin += length;
@@ -189,22 +195,23 @@ RLALGO_INLINE void RolloutRows::store(std::span<Row* const> rows, const tensor::
 RLALGO_INLINE void RolloutRows::complete(std::span<Row* const> rows, const Scorers& scorers, const loss::Needs& needs,
                                          Warnings& warnings) {
   if (needs.reference_log_prob && scorers.reference != nullptr) {
-    std::vector<Row*> lacking;
-    for (Row* r : rows)
-      if (r->reference_log_probs.size() != r->completion_ids.size()) lacking.push_back(r);
-    score(*scorers.reference, lacking, rows.size(), scorers.temperature, &Row::reference_log_probs);
+    std::vector<data::Row*> lacking;
+    for (Row* one : rows)
+      if (data::Row& r = **one; r.reference_log_probs.size() != r.completion_ids.size()) lacking.push_back(&r);
+    score(*scorers.reference, lacking, rows.size(), scorers.temperature, &data::Row::reference_log_probs);
   }
   if (!needs.old_log_prob || scorers.corrects_sampling) return;
-  std::vector<Row*> unknown;
-  for (Row* r : rows) {
-    if (!r->old_log_probs.empty() || r->weights_version == scorers.version) continue;
-    if (r->sampling_log_probs.size() == r->completion_ids.size())
-      r->old_log_probs = r->sampling_log_probs;
+  std::vector<data::Row*> unknown;
+  for (Row* one : rows) {
+    data::Row& r = **one;
+    if (!r.old_log_probs.empty() || r.weights_version == scorers.version) continue;
+    if (r.sampling_log_probs.size() == r.completion_ids.size())
+      r.old_log_probs = r.sampling_log_probs;
     else
-      unknown.push_back(r);
+      unknown.push_back(&r);
   }
   if (unknown.empty()) return;
-  score(scorers.policy, unknown, rows.size(), scorers.temperature, &Row::old_log_probs);
+  score(scorers.policy, unknown, rows.size(), scorers.temperature, &data::Row::old_log_probs);
   warnings.push_back(std::to_string(unknown.size()) + " completions of weights version " +
                      std::to_string(unknown.front()->weights_version) + " (now " + std::to_string(scorers.version) +
                      ") came without log-probs; they are scored with the weights of now, so that the ratio does not "
@@ -214,9 +221,10 @@ RLALGO_INLINE void RolloutRows::complete(std::span<Row* const> rows, const Score
 RLALGO_INLINE void RolloutRows::remember(std::span<Row* const> rows, const tensor::Tensor& log_prob) {
   const tensor::Tensor here = log_prob.detach().to(at::kCPU, at::kFloat);
   std::int64_t begin = 0;
-  for (Row* r : rows) {
-    const auto length = static_cast<std::int64_t>(r->completion_ids.size());
-    if (r->old_log_probs.empty()) r->old_log_probs = detail::slice_floats(here, begin, length);
+  for (Row* one : rows) {
+    data::Row& r = **one;
+    const auto length = static_cast<std::int64_t>(r.completion_ids.size());
+    if (r.old_log_probs.empty()) r.old_log_probs = detail::slice_floats(here, begin, length);
     begin += length;
   }
 }

@@ -40,7 +40,7 @@ struct Ends {
 
 // A completion is terminated when its last token, that of its last row, is a stop id, or when a stop string ended it; anything
 // else was cut off.
-bool terminated(const data::Rollout& rollout, const Ends& ends);
+bool terminated(const data::Episode& episode, const Ends& ends);
 
 // One generate call for the prompts at `chosen`, `copies` completions each, as an unscored Generation. `first_group`: the
 // place of the first of them in the generation that they are drawn for.
@@ -69,42 +69,41 @@ std::shared_ptr<Generation> generate(G& generator, std::span<const data::Tokeniz
   if (answers.size() != chosen.size())
     broken(std::to_string(answers.size()) + " groups", std::to_string(chosen.size()));
   auto out = std::make_shared<Generation>();
-  out->rollouts.reserve(chosen.size() * static_cast<std::size_t>(copies));
+  out->episodes.reserve(chosen.size() * static_cast<std::size_t>(copies));
   for (std::size_t p = 0; p < chosen.size(); ++p) {
     if (answers[p].size() != static_cast<std::size_t>(copies))
       broken(std::to_string(answers[p].size()) + " completions", std::to_string(copies));
     const data::TokenizedPrompt& prompt = prompts[chosen[p]];
-    const auto row_of = [&](data::Completion& completion, std::shared_ptr<const data::Episode> episode) {
-      if (!completion.log_probs.empty() && completion.log_probs.size() != completion.ids.size())
-        broken(std::to_string(completion.log_probs.size()) + " log-probs", std::to_string(completion.ids.size()));
-      if (!completion.loss_mask.empty() && completion.loss_mask.size() != completion.ids.size())
-        broken(std::to_string(completion.loss_mask.size()) + " mask entries", std::to_string(completion.ids.size()));
-      data::Rollout rollout;
-      rollout.row = prompt.row;
-      rollout.prompt = prompt.prompt;
-      rollout.own_prompt = !completion.prompt_ids.empty();
-      rollout.prompt_ids = rollout.own_prompt ? std::move(completion.prompt_ids) : prompt.ids;
-      rollout.completion_ids = std::move(completion.ids);
-      rollout.loss_mask = std::move(completion.loss_mask);
-      rollout.episode = std::move(episode);
-      rollout.sampling_log_probs = std::move(completion.log_probs);
-      rollout.routed_experts = std::move(completion.routed_experts);
-      rollout.finish = completion.finish;
-      rollout.weights_version = completion.weights_version >= 0 ? completion.weights_version : weights_version;
-      return rollout;
+    const auto row_of = [&](data::DrawnRow& drawn, std::int64_t version) {
+      if (!drawn.log_probs.empty() && drawn.log_probs.size() != drawn.ids.size())
+        broken(std::to_string(drawn.log_probs.size()) + " log-probs", std::to_string(drawn.ids.size()));
+      if (!drawn.loss_mask.empty() && drawn.loss_mask.size() != drawn.ids.size())
+        broken(std::to_string(drawn.loss_mask.size()) + " mask entries", std::to_string(drawn.ids.size()));
+      data::Row row;
+      row.own_prompt = !drawn.prompt_ids.empty();
+      row.prompt_ids = row.own_prompt ? std::move(drawn.prompt_ids) : prompt.ids;
+      row.completion_ids = std::move(drawn.ids);
+      row.loss_mask = std::move(drawn.loss_mask);
+      row.sampling_log_probs = std::move(drawn.log_probs);
+      row.routed_experts = std::move(drawn.routed_experts);
+      row.finish = drawn.finish;
+      row.weights_version = drawn.weights_version >= 0 ? drawn.weights_version : version;
+      return row;
     };
     for (data::Completion& completion : answers[p]) {
-      data::Rollout rollout = row_of(completion, completion.episode);
-      rollout.columns = prompt.columns;
+      data::Episode episode;
+      episode.dataset_row = prompt.row;
+      episode.prompt = prompt.prompt;
+      episode.columns = prompt.columns;
+      episode.interaction = std::move(completion.interaction);
       if (&completion == &answers[p].front()) {
-        rollout.answer_ids = prompt.answer_ids;
-        rollout.answer_mask = prompt.answer_mask;
+        episode.answer_ids = prompt.answer_ids;
+        episode.answer_mask = prompt.answer_mask;
       }
-      for (data::Completion& further : completion.further) {
-        rollout.further.push_back(row_of(further, rollout.episode));
-        if (further.weights_version < 0) rollout.further.back().weights_version = rollout.weights_version;
-      }
-      out->rollouts.push_back(std::move(rollout));
+      episode.first() = row_of(completion, weights_version);
+      for (data::DrawnRow& further : completion.further)
+        episode.rows.push_back(row_of(further, episode.first().weights_version));
+      out->episodes.push_back(std::move(episode));
     }
     out->groups.append(static_cast<std::size_t>(copies));
   }
@@ -115,18 +114,18 @@ std::shared_ptr<Generation> generate(G& generator, std::span<const data::Tokeniz
 inline constexpr double weightless = 1e-300;
 
 // Tokens of a completion, in all its rows, that the model drew.
-std::int64_t drawn_tokens(const data::Rollout& rollout);
+std::int64_t drawn_tokens(const data::Episode& episode);
 
 // Sets the text of every row.
-void decode_rows(data::Rollout& rollout, const Decode& decode);
+void decode_rows(data::Episode& episode, const Decode& decode);
 
 // No token of it has a loss.
-void mask_all(data::Rollout& rollout);
+void mask_all(data::Episode& episode);
 
 // What reward functions see as the completion: text, or the messages after the prompt.
-data::Json completion_of(const data::Rollout& rollout);
+data::Json completion_of(const data::Episode& episode);
 
-// Runs every reward function over all rows; fills Generation::rewards and Rollout::rewards. Of a completion of several
+// Runs every reward function over all episodes; fills Generation::rewards and Episode::rewards. Of a completion of several
 // turns, text is the model's last message, and what the environment gave is the column environment_reward. What a
 // function calls failed (RewardLog::failed) has no reward and no loss.
 void run_rewards(Generation& generation, std::span<const WeightedReward> rewards, std::int64_t step,
@@ -136,7 +135,7 @@ void run_rewards(Generation& generation, std::span<const WeightedReward> rewards
 // lengths read 0.
 class CompletionLengths {
  public:
-  void add(const data::Rollout& rollout, const Ends& ends);
+  void add(const data::Episode& episode, const Ends& ends);
   void report(core::Metrics& metrics) const;
 
   // For another rank, and what it makes of that.

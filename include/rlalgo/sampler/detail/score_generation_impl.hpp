@@ -28,49 +28,48 @@
 
 namespace rlalgo::sampler::detail {
 
-RLALGO_INLINE bool terminated(const data::Rollout& rollout, const Ends& ends) {
-  const data::Rollout& last = data::last_row(rollout);
+RLALGO_INLINE bool terminated(const data::Episode& episode, const Ends& ends) {
+  const data::Row& last = episode.rows.back();
   const std::vector<data::TokenId>& ids = last.completion_ids;
   if (ends.strings && last.finish == data::Finish::stop) return true;
   return !ids.empty() && std::find(ends.ids.begin(), ends.ids.end(), ids.back()) != ends.ids.end();
 }
 
-RLALGO_INLINE std::int64_t drawn_tokens(const data::Rollout& rollout) {
+RLALGO_INLINE std::int64_t drawn_tokens(const data::Episode& episode) {
   std::int64_t count = 0;
-  data::each_row(rollout, [&](const data::Rollout& r) {
+  for (const data::Row& r : episode.rows)
     count += r.loss_mask.empty() ? static_cast<std::int64_t>(r.completion_ids.size())
                                  : std::count(r.loss_mask.begin(), r.loss_mask.end(), 1);
-  });
   return count;
 }
 
-RLALGO_INLINE void decode_rows(data::Rollout& rollout, const Decode& decode) {
-  data::each_row(rollout, [&](data::Rollout& r) { r.text = decode(r.completion_ids); });
+RLALGO_INLINE void decode_rows(data::Episode& episode, const Decode& decode) {
+  for (data::Row& r : episode.rows) r.text = decode(r.completion_ids);
 }
 
-RLALGO_INLINE void mask_all(data::Rollout& rollout) {
-  data::each_row(rollout, [](data::Rollout& r) { r.loss_mask.assign(r.completion_ids.size(), 0); });
+RLALGO_INLINE void mask_all(data::Episode& episode) {
+  for (data::Row& r : episode.rows) r.loss_mask.assign(r.completion_ids.size(), 0);
 }
 
-RLALGO_INLINE data::Json completion_of(const data::Rollout& rollout) {
-  const bool played = rollout.episode && !rollout.episode->messages.is_null();
-  if (played && rollout.episode->messages.is_string()) return rollout.episode->messages;
-  if (!rollout.prompt->is_array()) return rollout.text;
-  if (played) return rollout.episode->messages;
-  return data::Json::array({data::Json{{"role", "assistant"}, {"content", rollout.text}}});
+RLALGO_INLINE data::Json completion_of(const data::Episode& episode) {
+  const bool played = episode.interaction && !episode.interaction->messages.is_null();
+  if (played && episode.interaction->messages.is_string()) return episode.interaction->messages;
+  if (!episode.prompt->is_array()) return episode.first().text;
+  if (played) return episode.interaction->messages;
+  return data::Json::array({data::Json{{"role", "assistant"}, {"content", episode.first().text}}});
 }
 
 // Episodes that failed: their number and their kinds, where there are episodes at all.
 inline void note_failed_episodes(const Generation& generation, reward::RewardLog& log) {
   std::map<std::string, double> kinds;
   std::size_t episodes = 0, failed = 0;
-  for (std::size_t i = 0; i < generation.rollouts.size(); ++i) {
-    const data::Rollout& r = generation.rollouts[i];
-    if (!r.episode || (r.episode->turns == 0 && r.episode->failure.empty())) continue;
+  for (std::size_t i = 0; i < generation.episodes.size(); ++i) {
+    const data::Episode& r = generation.episodes[i];
+    if (!r.interaction || (r.interaction->turns == 0 && r.interaction->failure.empty())) continue;
     ++episodes;
-    if (r.episode->failure.empty()) continue;
+    if (r.interaction->failure.empty()) continue;
     ++failed;
-    ++kinds[r.episode->failure];
+    ++kinds[r.interaction->failure];
     log.failed.push_back(i);
   }
   if (episodes == 0) return;
@@ -81,32 +80,30 @@ inline void note_failed_episodes(const Generation& generation, reward::RewardLog
 
 RLALGO_INLINE void run_rewards(Generation& generation, std::span<const WeightedReward> rewards, std::int64_t step,
                                RolloutBatch& batch) {
-  const std::size_t n = generation.rollouts.size();
+  const std::size_t n = generation.episodes.size();
   std::vector<const data::Json*> prompts;
   std::vector<data::Json> completions, columns;
   std::vector<std::string> texts;
   std::vector<std::span<const std::int32_t>> ids;
   std::vector<std::uint8_t> failed;
   std::deque<std::vector<data::TokenId>> joined;  // completions of several rows
-  for (const data::Rollout& r : generation.rollouts) {
-    prompts.push_back(r.episode && !r.episode->prompt.is_null() ? &r.episode->prompt : &*r.prompt);
+  for (const data::Episode& r : generation.episodes) {
+    prompts.push_back(r.interaction && !r.interaction->prompt.is_null() ? &r.interaction->prompt : &*r.prompt);
     completions.push_back(completion_of(r));
     columns.push_back(r.columns);
-    if (r.episode && !std::isnan(r.episode->reward))
-      columns.back()["environment_reward"] = r.episode->reward;
-    else if (r.episode && r.episode->turns > 0 && columns.back().is_object())
+    if (r.interaction && !std::isnan(r.interaction->reward))
+      columns.back()["environment_reward"] = r.interaction->reward;
+    else if (r.interaction && r.interaction->turns > 0 && columns.back().is_object())
       columns.back().erase("environment_reward");  // the data's is none of the environment
-    if (r.episode && r.episode->columns.is_object()) columns.back().update(r.episode->columns);
-    texts.push_back(r.episode && !r.episode->messages.is_null() ? r.episode->last_text : r.text);
-    failed.push_back(r.episode && !r.episode->failure.empty() ? 1 : 0);
-    if (r.further.empty()) {
-      ids.emplace_back(r.completion_ids);
+    if (r.interaction && r.interaction->columns.is_object()) columns.back().update(r.interaction->columns);
+    texts.push_back(r.interaction && !r.interaction->messages.is_null() ? r.interaction->last_text : r.first().text);
+    failed.push_back(r.interaction && !r.interaction->failure.empty() ? 1 : 0);
+    if (r.rows.size() == 1) {
+      ids.emplace_back(r.first().completion_ids);
       continue;
     }
     auto& all = joined.emplace_back();
-    data::each_row(r, [&](const data::Rollout& row) {
-      all.insert(all.end(), row.completion_ids.begin(), row.completion_ids.end());
-    });
+    for (const data::Row& row : r.rows) all.insert(all.end(), row.completion_ids.begin(), row.completion_ids.end());
     ids.emplace_back(all);
   }
   std::vector<double> weights;
@@ -129,10 +126,10 @@ RLALGO_INLINE void run_rewards(Generation& generation, std::span<const WeightedR
   for (const std::size_t i : log.failed) {
     for (std::size_t k = 0; k < rewards.size(); ++k)
       generation.rewards(i, k) = std::numeric_limits<double>::quiet_NaN();
-    mask_all(generation.rollouts[i]);
+    mask_all(generation.episodes[i]);
   }
   for (std::size_t i = 0; i < n; ++i) {
-    std::vector<double>& row = generation.rollouts[i].rewards;
+    std::vector<double>& row = generation.episodes[i].rewards;
     row.clear();
     for (std::size_t k = 0; k < rewards.size(); ++k) row.push_back(generation.rewards(i, k));
   }
@@ -141,16 +138,16 @@ RLALGO_INLINE void run_rewards(Generation& generation, std::span<const WeightedR
     for (const auto& [name, value] : *logged)
       if (!std::isnan(value)) batch.metrics.mean(name, value, 1.0);
   for (const auto& [column, entries] : log.extras)
-    for (std::size_t i = 0; i < n; ++i) generation.rollouts[i].logged[column] = entries[i];
+    for (std::size_t i = 0; i < n; ++i) generation.episodes[i].logged[column] = entries[i];
 }
 
-RLALGO_INLINE void CompletionLengths::add(const data::Rollout& rollout, const Ends& ends) {
-  const auto length = static_cast<double>(drawn_tokens(rollout));
+RLALGO_INLINE void CompletionLengths::add(const data::Episode& episode, const Ends& ends) {
+  const auto length = static_cast<double>(drawn_tokens(episode));
   sum_ += length;
   shortest_ = rows_ == 0 ? length : std::fmin(shortest_, length);
   longest_ = rows_ == 0 ? length : std::fmax(longest_, length);
   ++rows_;
-  if (!terminated(rollout, ends)) return;
+  if (!terminated(episode, ends)) return;
   ended_shortest_ = ended_ == 0 ? length : std::fmin(ended_shortest_, length);
   ended_longest_ = ended_ == 0 ? length : std::fmax(ended_longest_, length);
   ended_sum_ += length;
@@ -184,13 +181,13 @@ RLALGO_INLINE void CompletionLengths::report(core::Metrics& metrics) const {
 RLALGO_INLINE void episode_metrics(const Generation& generation, core::Metrics& metrics) {
   double episodes = 0, turns = 0, calls = 0, failures = 0;
   bool tools = false;
-  for (const data::Rollout& r : generation.rollouts) {
-    if (!r.episode || r.episode->turns == 0) continue;
+  for (const data::Episode& r : generation.episodes) {
+    if (!r.interaction || r.interaction->turns == 0) continue;
     ++episodes;
-    turns += static_cast<double>(r.episode->turns);
-    calls += static_cast<double>(r.episode->tool_calls);
-    failures += static_cast<double>(r.episode->tool_failures);
-    tools = tools || r.episode->has_tools;
+    turns += static_cast<double>(r.interaction->turns);
+    calls += static_cast<double>(r.interaction->tool_calls);
+    failures += static_cast<double>(r.interaction->tool_failures);
+    tools = tools || r.interaction->has_tools;
   }
   if (episodes == 0) return;
   metrics.mean("environment/turns", turns, episodes);
@@ -201,14 +198,14 @@ RLALGO_INLINE void episode_metrics(const Generation& generation, core::Metrics& 
 
 RLALGO_INLINE void rollout_metrics(const Generation& generation, core::Metrics& metrics) {
   double episodes = 0, turns = 0, fewest = 0, most = 0, rows = 0, scored = 0, reward = 0, rewarded = 0;
-  for (std::size_t i = 0; i < generation.rollouts.size(); ++i) {
-    const data::Rollout& r = generation.rollouts[i];
-    if (!r.episode || r.episode->turns == 0 || !r.episode->failure.empty()) continue;
-    const auto own = static_cast<double>(r.episode->turns);
+  for (std::size_t i = 0; i < generation.episodes.size(); ++i) {
+    const data::Episode& r = generation.episodes[i];
+    if (!r.interaction || r.interaction->turns == 0 || !r.interaction->failure.empty()) continue;
+    const auto own = static_cast<double>(r.interaction->turns);
     fewest = episodes == 0 ? own : std::fmin(fewest, own);
     most = std::fmax(most, own);
     turns += own;
-    rows += 1.0 + static_cast<double>(r.further.size());
+    rows += static_cast<double>(r.rows.size());
     ++episodes;
     const double value = generation.rewards.weighted_sum(i);
     if (std::isnan(value)) continue;
@@ -248,7 +245,7 @@ RLALGO_INLINE void reward_metrics(const Generation& generation, RolloutBatch& ba
   for (std::size_t i = 0; i < values.size() && table.columns() > 0 && batch.warnings.empty(); ++i)
     if (std::isnan(values[i])) {
       batch.warnings.push_back("no reward function applies to the completion of dataset row " +
-                               std::to_string(generation.rollouts[i].row) + " (and maybe others): its advantage is 0");
+                               std::to_string(generation.episodes[i].dataset_row) + " (and maybe others): its advantage is 0");
       break;
     }
 }

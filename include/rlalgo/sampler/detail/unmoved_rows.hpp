@@ -13,13 +13,12 @@
 
 namespace rlalgo::sampler::detail {
 
-// Of the rows [begin, end), those of weights version `version`.
+// Of the episodes [begin, end), the rows of weights version `version`.
 inline void forget_sampling(Generation& generation, std::size_t begin, std::size_t end, std::int64_t version) {
-  for (data::Rollout& sample : std::span(generation.rollouts).subspan(begin, end - begin))
-    data::each_row(sample, [&](data::Rollout& r) {
+  for (data::Episode& sample : std::span(generation.episodes).subspan(begin, end - begin))
+    for (data::Row& r : sample.rows)
       if (r.weights_version == version)
         std::fill(r.sampling_log_probs.begin(), r.sampling_log_probs.end(), std::numeric_limits<float>::quiet_NaN());
-    });
 }
 
 }  // namespace rlalgo::sampler::detail
