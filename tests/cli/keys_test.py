@@ -106,10 +106,12 @@ def the_schema_takes_the_examples_and_refuses_what_is_wrong(c):
         wrong = [f"{list(error.path)}: {error.message}" for error in validator.iter_errors(content)]
         assert not wrong, f"{path}: {wrong}"
     good = {"base_model": "m", "rl": "dpo", "learning_rate": "1e-6", "eval_strategy": False, "evals_per_epoch": 0, "wandb_project": "p",
-            "datasets": [{"path": "r", "split": "train"}], "trl": {"loss_type": None}, "flash_attention": True, "relora": False}
+            "datasets": [{"path": "r", "split": "train"}], "trl": {"loss_type": None}, "flash_attention": True, "relora": False,
+            "bnb_config_kwargs": {"llm_int8_threshold": 6.0, "bnb_4bit_quant_storage": "uint8", "blocksize": 64}, "optim_args": {"relative_step": False}}
     validator.validate(good)
     for more in ({"learning_rat": 1}, {"rl": "ppo"}, {"learning_rate": -1}, {"micro_batch_size": 0}, {"datasets": "r"}, {"datasets": [{"paht": "r"}]},
-                 {"trl": {"epsilon": 2}}, {"use_tensorboard": "maybe"}, {"relora": True}, {"lora_r": 1.5}):
+                 {"trl": {"epsilon": 2}}, {"use_tensorboard": "maybe"}, {"relora": True}, {"lora_r": 1.5},
+                 {"bnb_config_kwargs": {"blocksize": 48}}, {"bnb_config_kwargs": {"llm_int8_has_fp16_weight": True}}, {"optim_args": {"relative_step": True}}):
         assert not validator.is_valid({**good, **more}), more
     assert not validator.is_valid({"rl": "dpo"}), "required keys"
 

@@ -41,6 +41,10 @@ TEST_CASE("every row is a property, and what else is known is deprecated with it
   CHECK(property("flash_attention").at("deprecated") == true);
   CHECK(property("flash_attention").at("description").get<std::string>().starts_with("no effect: "));
   CHECK(property("relora").at("description").get<std::string>().starts_with("not here: "));
+  for (const char* name : {"bnb_config_kwargs.bnb_4bit_quant_storage", "bnb_config_kwargs.llm_int8_threshold",
+                           "bnb_config_kwargs.llm_int8_enable_fp32_cpu_offload",
+                           "bnb_config_kwargs.llm_int8_has_fp16_weight", "optim_args.relative_step"})
+    CHECK(property(name).at("deprecated") == true);
   CHECK_FALSE(schema().at("properties").contains("rope_scaling"));  // refused where it stands
   CHECK(schema().at("additionalProperties") == false);
 }
@@ -60,6 +64,9 @@ TEST_CASE("forms, ranges and words become what a schema says of values") {
     CHECK(std::find(words.begin(), words.end(), word) != words.end());
   const Json strategies = property("save_strategy").at("enum");
   CHECK(std::find(strategies.begin(), strategies.end(), Json(false)) != strategies.end());  // YAML's bare no
+  const Json sizes = property("bnb_config_kwargs.blocksize").at("enum");
+  CHECK(std::find(sizes.begin(), sizes.end(), Json(64)) != sizes.end());  // a number, or a text that is one
+  CHECK(std::find(sizes.begin(), sizes.end(), Json("64")) != sizes.end());
   CHECK(property("trl.reward_funcs").at("items").at("type") == "string");
   CHECK(property("datasets.shards").at("anyOf").at(0).at("minimum") == 1);
   CHECK(property("lr_scheduler_kwargs.num_decay_steps").at("anyOf").at(0).at("type") == "integer");

@@ -14,6 +14,8 @@
 #include <rlalgo/config/detail/read_adapter.hpp>
 #include <rlalgo/config/detail/read_datasets.hpp>
 #include <rlalgo/config/detail/read_generation_kwargs.hpp>
+#include <rlalgo/config/detail/read_optimizer.hpp>
+#include <rlalgo/config/detail/read_quantisation.hpp>
 #include <rlalgo/config/keys.hpp>
 #include <rlalgo/config/names_elsewhere.hpp>
 #include <rlalgo/config/recognised.hpp>
@@ -68,6 +70,9 @@ std::vector<std::span<const Reason>> tables() {
           idle_prefixes(),
           removed_keys(),
           rlalgo::config::detail::lacking_adapter_keys(),
+          rlalgo::config::detail::idle_bnb_keys(),
+          rlalgo::config::detail::lacking_bnb_keys(),
+          rlalgo::config::detail::lacking_adafactor_keys(),
           rlalgo::config::detail::idle_dataset_keys(),
           rlalgo::config::detail::idle_generation_settings()};
 }

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <deque>
@@ -22,6 +23,8 @@
 
 #include <rlalgo/config/detail/read_adapter.hpp>
 #include <rlalgo/config/detail/read_datasets.hpp>
+#include <rlalgo/config/detail/read_optimizer.hpp>
+#include <rlalgo/config/detail/read_quantisation.hpp>
 #include <rlalgo/config/key_page.hpp>
 #include <rlalgo/config/plugins.hpp>
 #include <rlalgo/config/recognised.hpp>
@@ -80,12 +83,17 @@ using data::Json;
     const std::size_t end = std::min(forms.find(", ", at), forms.size());
     const std::string_view piece = forms.substr(at, end - at);
     at = end + 2;
-    if (piece == "true" || piece == "false")
+    if (piece == "true" || piece == "false") {
       words.push_back(piece == "true");
-    else if (Json known = form_schema(piece, row); !known.is_null())
+    } else if (std::int64_t number = 0;
+               std::from_chars(piece.data(), piece.data() + piece.size(), number).ptr == piece.data() + piece.size()) {
+      words.push_back(number);
+      words.push_back(piece);  // as a text
+    } else if (Json known = form_schema(piece, row); !known.is_null()) {
       out.push_back(std::move(known));
-    else
+    } else {
       words.push_back(piece);
+    }
   }
   if (!words.empty()) out.push_back({{"enum", words}});
   return out;
@@ -241,6 +249,8 @@ inline void add_reasons(SchemaObject& out, std::string_view prefix, std::span<co
   }
   detail::add_reasons(out, "", idle_keys(), lacking_keys());
   detail::add_reasons(out, "", {}, detail::lacking_adapter_keys());
+  detail::add_reasons(out, "bnb_config_kwargs.", detail::idle_bnb_keys(), detail::lacking_bnb_keys());
+  detail::add_reasons(out, "optim_args.", {}, detail::lacking_adafactor_keys());
   detail::add_reasons(out, "trl.", idle_trl_keys(), lacking_trl_keys());
   detail::add_reasons(out, "datasets[].", detail::idle_dataset_keys(), {});
   detail::add_reasons(out, "test_datasets[].", detail::idle_dataset_keys(), {});

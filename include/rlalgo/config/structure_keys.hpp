@@ -9,6 +9,7 @@
 #include <rlalgo/config/detail/read_trackers.hpp>
 #include <rlalgo/config/key.hpp>
 #include <rlalgo/config/methods.hpp>
+#include <rlalgo/config/supported.hpp>
 
 namespace rlalgo::config {
 
@@ -101,8 +102,7 @@ namespace rlalgo::config {
     out.push_back(key(tracker.use, sentences[next++]).by("true, false", nullptr));
     for (const auto& [name, variable] : tracker.texts) {
       out.push_back(key(name, sentences[next++]).by("text", nullptr));
-      if (std::string_view(name) == "wandb_mode")
-        out.back().words.known = out.back().words.supported = {"online", "offline", "disabled", "shared"};
+      out.back().words.known = out.back().words.supported = detail::tracker_words(name);
     }
   }
   out.push_back(key("comet_online", "`COMET_START_ONLINE` of its client").by("true, false", nullptr));
@@ -119,7 +119,7 @@ namespace rlalgo::config {
     key("datasets[].data_files", "a file or pattern, a list of them, or a map from split to either (`{train: a.jsonl, test: [b.jsonl]}`); "
         "without `path`, files by themselves. Relative ones are looked for in the directory or dataset of `path`, then in the working directory").by("text, list of texts, section", nullptr),
     key("datasets[].split", "`train`, `train[:500]`, `train[-5%:]`, `train[:10]+test[:10%]`").by("text", nullptr).shows("train"),
-    key("datasets[].ds_type", "`json` (also for JSON lines), `csv` (and TSV), `text`, `parquet` or `arrow`").one_of({"json", "text", "csv", "parquet", "arrow"}).shows("by extension"),
+    key("datasets[].ds_type", "`json` (also for JSON lines), `csv` (and TSV), `text`, `parquet` or `arrow`").one_of(dataset_formats()).shows("by extension"),
     key("datasets[].name", "configuration of a dataset (`configs:` of its card, or a folder)").by("text", nullptr),
     key("datasets[].revision", "revision of a cached dataset").by("text", nullptr),
     key("datasets[].field", "key of the rows inside one object").by("text", nullptr),

@@ -28,6 +28,9 @@ struct Names {
   return out;
 }
 
+// What datasets[].ds_type may say of a file.
+[[nodiscard]] inline std::vector<std::string> dataset_formats() { return split_words("json text csv parquet arrow"); }
+
 [[nodiscard]] inline const Names& schedulers() {
   static const std::vector<std::string> all = split_words(
       "linear cosine constant constant_with_warmup cosine_with_restarts polynomial inverse_sqrt reduce_lr_on_plateau "

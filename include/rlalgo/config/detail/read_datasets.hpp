@@ -9,6 +9,7 @@
 
 #include <rlalgo/config/detail/read_keys.hpp>
 #include <rlalgo/config/run_config.hpp>
+#include <rlalgo/config/supported.hpp>
 
 namespace rlalgo::config::detail {
 
@@ -125,7 +126,7 @@ inline std::vector<DatasetConfig> read_dataset(const Node& node, const std::stri
   reader.read("path", out.source.path);
   reader.judge("data_files", [&] { read_data_files(reader, key + ".data_files", out.source); });
   reader.read("split", out.source.split);
-  reader.read_choice("ds_type", out.source.ds_type, {"json", "text", "csv", "parquet", "arrow"});
+  reader.read_choice("ds_type", out.source.ds_type, dataset_formats());
   reader.read("name", out.source.name);
   reader.read("revision", out.source.revision);
   reader.read("field", out.source.field);

@@ -42,6 +42,13 @@ namespace rlalgo::config::detail {
   return out;
 }
 
+// Of optim_args.
+[[nodiscard]] inline std::span<const Reason> lacking_adafactor_keys() {
+  static constexpr Reason reasons[] = {{"relative_step", "the rate is the schedule's: learning_rate and lr_scheduler"},
+                                       {"warmup_init", "the rate is the schedule's: warmup_steps"}};
+  return reasons;
+}
+
 inline void read_adafactor(Reader& reader, AdafactorArguments& adafactor) {
   std::vector<double> eps;
   reader.record("eps[0]", adafactor.epsilon_square);
@@ -54,9 +61,7 @@ inline void read_adafactor(Reader& reader, AdafactorArguments& adafactor) {
       adafactor.epsilon_scale = eps[1];
     });
   read_rows(reader, adafactor_keys(adafactor));
-  static constexpr Reason lacking[] = {{"relative_step", "the rate is the schedule's: learning_rate and lr_scheduler"},
-                                       {"warmup_init", "the rate is the schedule's: warmup_steps"}};
-  apply_lacking(reader, lacking);
+  apply_lacking(reader, lacking_adafactor_keys());
 }
 
 inline void read_optimizer_arguments(Reader& reader, RunConfig& config) {

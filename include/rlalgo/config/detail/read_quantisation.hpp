@@ -3,6 +3,7 @@
 // Errors (usage): [rlalgo.config.8] both; adapter: qlora with 8 bits, or without 4.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include <rlalgo/config/detail/read_rows.hpp>
@@ -18,6 +19,24 @@ inline void warn_of_half(Reader& reader) {
         "): products of quantised weights are computed in float32, which is more exact");
 }
 
+// clang-format off
+// Of the section bnb_config_kwargs.
+[[nodiscard]] inline std::span<const Reason> idle_bnb_keys() {
+  static constexpr Reason reasons[] = {
+    {"bnb_4bit_quant_storage", "codes are kept in bytes, and no number depends on what holds them", "", "model/quantised_weight.hpp bytes"},
+    {"llm_int8_threshold", "inputs of 8-bit weights are not rounded to 8 bits, so there are no outliers to keep apart", "",
+        "model/quantised_weight.hpp not rounded to 8 bits with outliers apart"},
+    {"llm_int8_enable_fp32_cpu_offload", "all weights lie on one device", "", "model/load.hpp device"}};
+  return reasons;
+}
+[[nodiscard]] inline std::span<const Reason> lacking_bnb_keys() {
+  static constexpr Reason reasons[] = {
+    {"llm_int8_has_fp16_weight", "leave it out: weights in 8 bits are kept so, and are frozen", "",
+        "model/quantised_weight.hpp a frozen matrix of weights in 4 or 8 bits"}};
+  return reasons;
+}
+// clang-format on
+
 inline void read_bnb_config_kwargs(Reader& outer, QuantisedBase& base) {
   const Node* const node = outer.take("bnb_config_kwargs");
   if (node == nullptr) return;
@@ -26,13 +45,8 @@ inline void read_bnb_config_kwargs(Reader& outer, QuantisedBase& base) {
   read_rows(reader, rows);
   say_idle(reader, rows);
   if (base.on()) warn_of_half(reader);
-  apply_idle(reader, "bnb_4bit_quant_storage", "codes are kept in bytes, and no number depends on what holds them");
-  apply_idle(reader, "llm_int8_threshold",
-             "inputs of 8-bit weights are not rounded to 8 bits, so there are no outliers to keep apart");
-  apply_idle(reader, "llm_int8_enable_fp32_cpu_offload", "all weights lie on one device");
-  static constexpr Reason lacking[] = {
-      {"llm_int8_has_fp16_weight", "leave it out: weights in 8 bits are kept so, and are frozen"}};
-  apply_lacking(reader, lacking);
+  apply_idle(reader, idle_bnb_keys());
+  apply_lacking(reader, lacking_bnb_keys());
   reader.finish();
 }
 

@@ -24,6 +24,12 @@ struct TrackerKeys {
   std::vector<std::pair<const char*, const char*>> texts;  // key → variable
 };
 
+// What a key of a tracker may be; empty: any text.
+[[nodiscard]] inline std::vector<std::string> tracker_words(std::string_view key) {
+  if (key == "wandb_mode") return {"online", "offline", "disabled", "shared"};
+  return {};
+}
+
 [[nodiscard]] inline const std::vector<TrackerKeys>& tracker_keys() {
   static const std::vector<TrackerKeys> keys = {
       {"wandb",
@@ -88,9 +94,8 @@ inline void read_trackers(Reader& reader, RunConfig& config) {
     std::vector<std::string> written;
     for (const auto& [key, variable] : tracker.texts) {
       std::optional<std::string> text;
-      const bool is_mode = std::string_view(key) == "wandb_mode";
-      if (is_mode)
-        reader.read_choice(key, text, {"online", "offline", "disabled", "shared"});
+      if (const auto words = tracker_words(key); !words.empty())
+        reader.read_choice(key, text, words);
       else
         reader.read(key, text);
       if (!text || text->empty()) continue;

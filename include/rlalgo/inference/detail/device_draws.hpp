@@ -70,7 +70,7 @@ class DeviceDraws {
 
  private:
   [[nodiscard]] std::optional<cuda::DrawAsk> ask_of(const Draw& draw, std::int64_t vocabulary) {
-    const Scheduled& request = *draw.request;
+    Scheduled& request = *draw.request;
     const RequestSpec& spec = request.spec;
     const bool prompt = draw.kind == Draw::Kind::prompt, of_model = spec.log_probs == LogProbKind::model;
     std::int64_t alternatives = prompt ? *spec.prompt_log_probs : spec.top_log_probs;
@@ -97,12 +97,11 @@ class DeviceDraws {
       if (sampling.repetition_penalty != 1.0) {
         ask.penalty = static_cast<float>(sampling.repetition_penalty);
         ask.first_seen = static_cast<std::int32_t>(ids_.size());
-        for (const auto* ids : {&spec.prompt, &request.completion(draw.completion).ids})
-          ids_.insert(ids_.end(), ids->begin(), ids->end());
-        const auto begin = ids_.begin() + ask.first_seen;
-        std::sort(begin, ids_.end());
-        ids_.erase(std::unique(begin, ids_.end()), ids_.end());
-        ask.seen = static_cast<std::int32_t>(ids_.size()) - ask.first_seen;
+        request.distinct.resize(static_cast<std::size_t>(spec.count));
+        const auto& seen = request.distinct[static_cast<std::size_t>(draw.completion)].of(
+            {spec.prompt, request.completion(draw.completion).ids});
+        ids_.insert(ids_.end(), seen.begin(), seen.end());
+        ask.seen = static_cast<std::int32_t>(seen.size());
       }
       if (draw.index < spec.min_new_tokens) {
         ask.first_forbidden = static_cast<std::int32_t>(ids_.size());

@@ -27,6 +27,30 @@ struct TextOfCompletion {
   StopStrings stops;
 };
 
+// The distinct ids of a text that grows, rising.
+class DistinctIds {
+ public:
+  // Those of `text`, which begins with what the last call was given.
+  const std::vector<data::TokenId>& of(const TokenView& text) {
+    if (taken_ == 0) {
+      ids_.assign(text.prompt.begin(), text.prompt.end());
+      std::sort(ids_.begin(), ids_.end());
+      ids_.erase(std::unique(ids_.begin(), ids_.end()), ids_.end());
+      taken_ = static_cast<std::int64_t>(text.prompt.size());
+    }
+    for (; taken_ < text.size(); ++taken_) {
+      const data::TokenId id = text[taken_];
+      if (const auto at = std::lower_bound(ids_.begin(), ids_.end(), id); at == ids_.end() || *at != id)
+        ids_.insert(at, id);
+    }
+    return ids_;
+  }
+
+ private:
+  std::vector<data::TokenId> ids_;
+  std::int64_t taken_ = 0;  // tokens of the text that are among them
+};
+
 // A request in work. Its completions start in order; one that had to give its memory back is resumed before the next.
 struct Scheduled {
   RequestId id = 0;  // rising: the order of arrival
@@ -40,6 +64,7 @@ struct Scheduled {
   bool drawn = false;                   // `first` is known
   std::vector<Drawn> first;             // [count] first tokens, drawn when the prompt's logits are there
   std::vector<std::vector<TokenLogProb>> first_top;
+  std::vector<DistinctIds> distinct;    // [count], or empty: of prompt and completion, where a device penalises what was seen
   std::int64_t started = 0;             // completions that have, or had, a slot
   std::int64_t waiting = 0;             // slots whose completion has yet to continue the prompt
   std::int64_t running = 0;             // slots
