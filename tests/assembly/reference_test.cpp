@@ -53,6 +53,20 @@ TEST_CASE("a reference stays, follows the policy, or leaves its log-probs behind
   CHECK(asked == 2);
 }
 
+TEST_CASE("inputs of a run that learns from preferences") {
+  const assembly::LanguageModel model = assembly::LanguageModel::load(quickstart.string());
+  assembly::PreferenceData data = pairs();
+  const auto answers = data.train;
+  const auto frozen = assembly::frozen_reference(model);
+  assembly::Reference reference = assembly::make_reference({}, model, frozen, data);
+  const trainer::OfflineInputs inputs = assembly::offline_inputs(model, std::move(data), std::move(reference));
+  CHECK(inputs.policy == model.decoder);
+  CHECK(inputs.answers == answers);
+  CHECK(inputs.reference == frozen);
+  CHECK(inputs.evaluation == nullptr);
+  CHECK(inputs.decode(model.tokenizer.encode("1 2", false)) == "1 2");
+}
+
 TEST_CASE("the reference of an adapter is what it begins as, or the bare base") {
   assembly::LanguageModelConfig named{.model = {quickstart.string()},
                                       .lora = model::LoraConfig{.r = 2, .target_modules = {"q_proj"}}};

@@ -6,6 +6,7 @@
 #include <support/catch.hpp>
 #include <support/scratch.hpp>
 
+#include <rlalgo/config/completions.hpp>
 #include <rlalgo/config/parse.hpp>
 
 using namespace rlalgo;
@@ -142,16 +143,13 @@ TEST_CASE("what a file says of features and ground truths arrives there") {
   CHECK(network.layers == std::vector<double>{0.5, 1.0});
   CHECK(network.normalization == feature::Normalization::per_layer);
   const assembly::LanguageModel model = assembly::LanguageModel::load(model_directory.string());
-  const auto truths = config::ground_truths(c, model);
-  REQUIRE(truths != nullptr);
-  CHECK(truths->add({{"ground_truth", "1 2"}}) == model.tokenizer.encode("1 2", false));
-  const auto limit = config::completion_limit(c, truths);
-  REQUIRE(limit);
-  data::TokenizedPrompt prompt;
-  prompt.columns = {{"ground_truth", "1 2"}};
-  CHECK(limit(prompt) == 64);
+  const auto matched = config::matched_of(c, model.stop_ids);
+  REQUIRE(matched);
+  CHECK(matched->network.layers == network.layers);
+  CHECK(matched->length_multiplier == 2.0);
+  CHECK(matched->carries_on.value().stop_ids == model.stop_ids);
+  CHECK(matched->record.empty());
   RunConfig other;
   other.rl = "grpo";
-  CHECK(config::ground_truths(other, model) == nullptr);
-  CHECK_FALSE(config::completion_limit(other, nullptr));
+  CHECK_FALSE(config::matched_of(other, model.stop_ids));
 }

@@ -1,3 +1,5 @@
+#include <type_traits>
+
 #include <support/catch.hpp>
 
 #include <rlalgo/data/rollout.hpp>

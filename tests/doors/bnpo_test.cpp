@@ -18,7 +18,8 @@ TEST_CASE("bnpo: one micro-batch is the token mean of the step") {
 TEST_CASE("bnpo: every micro-batch counts the same, whatever its number of tokens") {
   const rlalgo::support::DoorStep step = run_parts(2);
   std::vector<double> tokens = {0, 0};
-  for (std::size_t i = 0; i < 12; ++i) tokens[i / 6] += static_cast<double>(step.episodes[i].first().completion_ids.size());
+  for (std::size_t i = 0; i < 12; ++i)
+    tokens[i / 6] += static_cast<double>(step.episodes[i].first().completion_ids.size());
   std::vector<data::Episode> weighted = step.episodes;
   for (std::size_t i = 0; i < 12; ++i) weighted[i].advantage *= 1.0 / (2.0 * tokens[i / 6]);
   CHECK(step.result.grad_norm ==

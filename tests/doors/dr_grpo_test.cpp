@@ -10,7 +10,8 @@ TEST_CASE("dr_grpo: every token weighs 1 / (rows · max_completion_length), adva
     REQUIRE(step.episodes.size() == 12);
     const double tokens = rlalgo::support::token_count(step.episodes);
     REQUIRE(tokens > 12);
-    const double expected = rlalgo::support::expected_norm(step.episodes, [&](double /*n*/) { return 1.0 / (3.0 * 12.0); });
+    const double expected =
+        rlalgo::support::expected_norm(step.episodes, [&](double /*n*/) { return 1.0 / (3.0 * 12.0); });
     CHECK(expected > 0.01);
     CHECK(step.result.grad_norm == Approx(expected).epsilon(1e-12));
     CHECK(step.result.metrics.value("clip_ratio/region_mean") == 0.0);
@@ -28,6 +29,7 @@ struct ScaledDrGrpo : DrGrpo {
 
 TEST_CASE("dr_grpo with the deviation is a method of its own") {
   const rlalgo::support::DoorStep step = rlalgo::support::run_door<ScaledDrGrpo>(1);
-  const double expected = rlalgo::support::expected_norm(step.episodes, [](double /*n*/) { return 1.0 / (3.0 * 12.0); });
+  const double expected =
+      rlalgo::support::expected_norm(step.episodes, [](double /*n*/) { return 1.0 / (3.0 * 12.0); });
   CHECK(step.result.grad_norm == Approx(expected).epsilon(1e-12));
 }

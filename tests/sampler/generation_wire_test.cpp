@@ -57,7 +57,8 @@ GenerationPart part_of(bool scored) {
     r.prompt = prompt.prompt;
     r.first().prompt_ids = prompt.ids;
     r.first().completion_ids = {1, -2, static_cast<data::TokenId>(i)};
-    r.first().sampling_log_probs = {-0.1F, std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()};
+    r.first().sampling_log_probs = {-0.1F, std::numeric_limits<float>::quiet_NaN(),
+                                    -std::numeric_limits<float>::infinity()};
     r.first().finish = i == 0 ? data::Finish::stop : i == 1 ? data::Finish::length : data::Finish::aborted;
     r.first().weights_version = 40 + static_cast<std::int64_t>(i);
     if (scored) {
@@ -75,15 +76,15 @@ GenerationPart part_of(bool scored) {
       r.first().reference_log_probs = {-4, -5, -6};
       r.first().routed_experts = {7, 8, 65535};
       r.interaction = std::make_shared<const data::Interaction>(data::Interaction{.messages = {{{"role", "assistant"}}},
-                                                                      .last_text = "last",
-                                                                      .reward = std::nan(""),
-                                                                      .turns = 2,
-                                                                      .has_tools = true,
-                                                                      .tool_calls = 3,
-                                                                      .tool_failures = 1,
-                                                                      .columns = {{"level", 4}},
-                                                                      .prompt = "it began so",
-                                                                      .failure = "timeout"});
+                                                                                  .last_text = "last",
+                                                                                  .reward = std::nan(""),
+                                                                                  .turns = 2,
+                                                                                  .has_tools = true,
+                                                                                  .tool_calls = 3,
+                                                                                  .tool_failures = 1,
+                                                                                  .columns = {{"level", 4}},
+                                                                                  .prompt = "it began so",
+                                                                                  .failure = "timeout"});
       r.rows.resize(3);
       r.rows[1].completion_ids = {5};
       r.rows[2].own_prompt = true;

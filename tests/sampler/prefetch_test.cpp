@@ -537,13 +537,15 @@ TEST_CASE("streamed micro-batches are handed over one after the other, and make 
             for (std::size_t i = 0; i < batch.parts[p].size(); ++i) {
               CHECK(batch.parts[p][i]->rewards == same.parts[p][i]->rewards);
               CHECK(batch.parts[p][i]->dataset_row == same.parts[p][i]->dataset_row);
-              CHECK(batch.parts[p][i]->first().text == rlalgo::support::decode(batch.parts[p][i]->first().completion_ids));
-              if (depth == 0 && k == 0) CHECK(batch.parts[p][i]->first().completion_ids == same.parts[p][i]->first().completion_ids);
+              CHECK(batch.parts[p][i]->first().text ==
+                    rlalgo::support::decode(batch.parts[p][i]->first().completion_ids));
+              if (depth == 0 && k == 0)
+                CHECK(batch.parts[p][i]->first().completion_ids == same.parts[p][i]->first().completion_ids);
             }
           }
           std::size_t rows = 0, all = 0;  // every fresh row once
-          for (const auto& fresh : batch.fresh) rows += fresh.rows().size();
-          for (const auto& fresh : same.fresh) all += fresh.rows().size();
+          for (const auto& fresh : batch.fresh) rows += fresh.episodes().size();
+          for (const auto& fresh : same.fresh) all += fresh.episodes().size();
           CHECK(rows == all);
           CHECK_FALSE(batch.is_open());
           CHECK_THROWS_WITH(sampler->pull(batch), Catch::Contains("[rlalgo.sampler.11]"));

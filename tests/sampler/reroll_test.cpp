@@ -59,7 +59,7 @@ struct Bench {
 std::vector<std::int64_t> groups_of(const sampler::RolloutBatch& batch) {
   std::vector<std::int64_t> out;
   for (const auto& part : batch.parts)
-    for (std::size_t i = 0; i < part.size(); i += 2) out.push_back(part[i]->row - 100);
+    for (std::size_t i = 0; i < part.size(); i += 2) out.push_back(part[i]->dataset_row - 100);
   return out;
 }
 

@@ -56,7 +56,8 @@ TEST_CASE("rows become flat columns in order, masks and lengths agree") {
   b.first().old_log_probs = {-3.0F, -4.0F, -5.0F};
   const Seen seen({&a, &empty, &b});
   const model::Scores scores{at::tensor({-0.1, -0.2, -0.3, -0.4, -0.5}, at::kDouble), {}};
-  const loss::Scored scored = RolloutRows::collate(seen.views, scores, {.old_log_prob = true, .reference_log_prob = true});
+  const loss::Scored scored =
+      RolloutRows::collate(seen.views, scores, {.old_log_prob = true, .reference_log_prob = true});
   CHECK(values(scored.row) == std::vector<double>{0, 0, 2, 2, 2});
   CHECK(values(scored.mask) == std::vector<double>{1, 1, 1, 0, 1});
   CHECK(values(scored.row_length) == std::vector<double>{2, 0, 2});
@@ -143,7 +144,8 @@ TEST_CASE("answers stand behind all completions, at temperature 1 and without ma
   CHECK(counts.tokens == 3);
   CHECK(counts.likelihood_tokens == 3);
   a.answer_mask = {0, 1, 1};
-  CHECK(values(RolloutRows::collate(seen.views, scores, needs).likelihood_mask) == std::vector<double>{0, 0, 0, 0, 1, 1});
+  CHECK(values(RolloutRows::collate(seen.views, scores, needs).likelihood_mask) ==
+        std::vector<double>{0, 0, 0, 0, 1, 1});
   loss::Counts fewer;
   RolloutRows::count(seen.views, needs, fewer);
   CHECK(fewer.likelihood_tokens == 2);

@@ -146,7 +146,8 @@ TEST_CASE("S < a: a step makes several generations and trains on all of them") {
   CHECK(rows_of(batch) == RowsOfParts{{0, 0}, {1, 1}, {2, 2}, {3, 3}});
   CHECK(batch.fresh.size() == 2);
   for (const auto& part : batch.parts)
-    for (const data::Episode* r : part) CHECK(r->first().completion_ids.size() >= 2);  // the first generation is still alive
+    for (const data::Episode* r : part)
+      CHECK(r->first().completion_ids.size() >= 2);  // the first generation is still alive
   CHECK(rows_of(sampler.next(1)) == RowsOfParts{{4, 4}, {5, 5}, {6, 6}, {7, 7}});
 }
 
@@ -294,7 +295,7 @@ TEST_CASE("a completion whose environment failed has no reward of any function a
   const auto& rows = batch.parts.at(0);
   CHECK(std::isnan(rows[1]->rewards[0]));
   CHECK(std::isnan(rows[1]->rewards[1]));
-  CHECK(rows[1]->loss_mask == std::vector<std::uint8_t>{0, 0});
+  CHECK(rows[1]->first().loss_mask == std::vector<std::uint8_t>{0, 0});
   CHECK(rows[2]->rewards == std::vector<double>{3, 3});
   CHECK(batch.metrics.value("reward") == (1 + 2 + 3 + 3) / 2.0);
   CHECK(batch.metrics.value("rollout/failed") == Approx(1.0 / 3));
@@ -312,7 +313,7 @@ namespace {
 TableGenerator edited_histories() {
   const auto with = [](data::Completion one, std::int64_t turns, const std::string& failure = "") {
     one.interaction = std::make_shared<const data::Interaction>(
-        data::Episode{.messages = nullptr, .reward = std::nan(""), .turns = turns, .failure = failure});
+        data::Interaction{.messages = nullptr, .reward = std::nan(""), .turns = turns, .failure = failure});
     return one;
   };
   data::Completion three = with(completion({3, 0}), 4);
@@ -674,7 +675,8 @@ TEST_CASE(
     "completions of several turns: only drawn tokens count, rewards see messages, the last text and what the "
     "environment gave") {
   auto interaction = std::make_shared<data::Interaction>();
-  interaction->messages = data::Json::parse(R"([{"role": "assistant", "content": "1"}, {"role": "user", "content": "no"},
+  interaction->messages =
+      data::Json::parse(R"([{"role": "assistant", "content": "1"}, {"role": "user", "content": "no"},
       {"role": "assistant", "content": "2"}])");
   interaction->last_text = "2";
   interaction->reward = 0.75;

@@ -191,13 +191,13 @@ struct Server : TableGenerator {
         one.prompt_ids = requests[g].prompt;
         one.prompt_ids.push_back(5);  // the environment spoke first
         one.interaction = std::make_shared<const data::Interaction>(
-            data::Episode{.messages = {{{"role", "assistant"}, {"content", "message"}}},
-                          .last_text = "last of " + std::to_string(requests[g].prompt[0]),
-                          .reward = requests[g].prompt[0] % 2 == 0 ? 0.1 : std::nan(""),
-                          .turns = 2,
-                          .has_tools = true,
-                          .tool_calls = 3,
-                          .tool_failures = 1});
+            data::Interaction{.messages = {{{"role", "assistant"}, {"content", "message"}}},
+                              .last_text = "last of " + std::to_string(requests[g].prompt[0]),
+                              .reward = requests[g].prompt[0] % 2 == 0 ? 0.1 : std::nan(""),
+                              .turns = 2,
+                              .has_tools = true,
+                              .tool_calls = 3,
+                              .tool_failures = 1});
       }
     return out;
   }

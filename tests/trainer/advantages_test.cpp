@@ -116,9 +116,7 @@ TEST_CASE(
     }
   core::Metrics kl;
   trainer::settle(batch, aggregation::SumMinusKl({.beta = 0.5}), advantage::LeaveOneOut(), scorers, {}, kl);
-  const auto apart = [&](const data::Row& r, std::size_t t) {
-    return r.old_log_probs[t] - r.reference_log_probs[t];
-  };
+  const auto apart = [&](const data::Row& r, std::size_t t) { return r.old_log_probs[t] - r.reference_log_probs[t]; };
   const std::vector<data::Row>& rows = g->episodes[1].rows;
   double expected = apart(rows[0], 0) + apart(rows[0], 1);
   for (const std::size_t k : {1U, 2U}) expected += apart(rows[k], 0) + apart(rows[k], 2);

@@ -214,21 +214,22 @@ std::vector<double> trained_on_episodes(std::int64_t micro_batch, std::int64_t i
                               .num_generations = 4};
   config.trainer.schedule = {.name = "constant", .learning_rate = 0.1};
   config.trainer.loop.max_steps = 5;
-  auto trainer = trainer::make_online(
-      config, Clipped<Reduction>({}), advantage::GroupRelative<>(), aggregation::SumThenNormalize(),
-      trainer::OnlineInputs<rlalgo::support::BanditPulls>{
-          .policy = bandit,
-          .generator = pulls,
-          .prompts = prompts,
-          .rewards = {{reward::from("arm", [](const reward::Sample& s) { return s.ids[0] / 3.0; }), 1.0}},
-          .on_experience =
-              [&](std::int64_t step, trainer::Experience<data::EpisodeRow>& experience) {
-                for (const data::EpisodeRow* row : experience.rows)
-                  if (seen != nullptr && step == 1)
-                    seen->push_back({row->episode(), static_cast<double>((*row)->completion_ids.size()),
-                                     &**row == &row->episode().first()});
-              },
-          .world = world});
+  auto trainer =
+      trainer::make_online(
+          config, Clipped<Reduction>({}), advantage::GroupRelative<>(), aggregation::SumThenNormalize(),
+          trainer::OnlineInputs<rlalgo::support::BanditPulls>{
+              .policy = bandit,
+              .generator = pulls,
+              .prompts = prompts,
+              .rewards = {{reward::from("arm", [](const reward::Sample& s) { return s.ids[0] / 3.0; }), 1.0}},
+              .on_experience =
+                  [&](std::int64_t step, trainer::Experience<data::EpisodeRow>& experience) {
+                    for (const data::EpisodeRow* row : experience.rows)
+                      if (seen != nullptr && step == 1)
+                        seen->push_back({row->episode(), static_cast<double>((*row)->completion_ids.size()),
+                                         &**row == &row->episode().first()});
+                  },
+              .world = world});
   std::vector<double> out;
   for (std::int64_t step = 0; step < 5; ++step) {
     const run::StepResult result = trainer.step(step);

@@ -37,6 +37,7 @@
 #include <rlalgo/assembly/form.hpp>
 #include <rlalgo/assembly/language_model.hpp>
 #include <rlalgo/assembly/layout.hpp>
+#include <rlalgo/assembly/model_inputs.hpp>
 #include <rlalgo/assembly/rolled_out.hpp>
 #include <rlalgo/assembly/server.hpp>
 #include <rlalgo/assembly/timing.hpp>
@@ -179,16 +180,15 @@ template <class R = trainer::NoReference>
 [[nodiscard]] trainer::OnlineInputs<inference::AnyGenerator, sync::AnySync, R> online_inputs(
     const LanguageModel& model, Completions& completions, std::vector<data::TokenizedPrompt> prompts,
     std::vector<sampler::WeightedReward> rewards, const std::shared_ptr<Sharding>& sharding = nullptr) {
-  return {.policy = model.decoder,
-          .generator = completions.generator(),
-          .prompts = std::move(prompts),
-          .rewards = std::move(rewards),
-          .decode = [&model](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids); },
-          .sync = completions.sync(),
-          .save_model = [&model](const std::filesystem::path& to) { model.save(to, model::SavedDtype::computed); },
-          .save_output = [&model](const std::filesystem::path& to) { model.save(to, model.output_dtype); },
-          .world = completions.world(),
-          .placement = sharding != nullptr ? sharding->placement() : nullptr};
+  trainer::OnlineInputs<inference::AnyGenerator, sync::AnySync, R> out{
+      .policy = model.decoder,
+      .generator = completions.generator(),
+      .prompts = std::move(prompts),
+      .rewards = std::move(rewards),
+      .decode = [&model](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids); },
+      .sync = completions.sync()};
+  set_model(out, model, completions.world(), sharding);
+  return out;
 }
 
 }  // namespace rlalgo::assembly

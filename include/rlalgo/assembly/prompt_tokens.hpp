@@ -112,5 +112,10 @@ inline void tokenize_prompts(std::vector<data::TokenizedPrompt>& prompts, const 
     note(std::to_string(too_long) + " of " + std::to_string(too_long + static_cast<std::int64_t>(prompts.size())) +
          " prompts leave no room for a completion and are dropped (excess_length_strategy): " + places);
 }
+inline void tokenize_prompts(Prompts& prompts, const LanguageModel& model, const PromptTokensConfig& config,
+                             Conversations& conversations, const std::function<void(const std::string&)>& note = {}) {
+  tokenize_prompts(prompts.train, prompts.train_rows, model, config, conversations, note);
+  tokenize_prompts(prompts.evaluation, prompts.evaluation_rows, model, config, conversations, note);
+}
 
 }  // namespace rlalgo::assembly

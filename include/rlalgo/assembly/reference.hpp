@@ -10,15 +10,19 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/assembly/identity.hpp>
 #include <rlalgo/assembly/language_model.hpp>
 #include <rlalgo/assembly/load_preferences.hpp>
+#include <rlalgo/assembly/model_inputs.hpp>
 #include <rlalgo/assembly/sharding.hpp>
 #include <rlalgo/os/interruption.hpp>
 #include <rlalgo/sampler/precompute_reference.hpp>
+#include <rlalgo/trainer/offline.hpp>
 #include <rlalgo/trainer/reference_sync.hpp>
 
 namespace rlalgo::assembly {
@@ -110,6 +114,22 @@ namespace detail {
   }
   if (c.follows) out.companions.push_back(reference_sync(*c.follows, *model.decoder, *frozen, sharding));
   out.scorer = std::move(frozen);
+  return out;
+}
+
+// Of a run that learns from preferences. What is given must outlive the trainer; `sharding` (or null) holds the policy.
+[[nodiscard]] inline trainer::OfflineInputs offline_inputs(
+    const LanguageModel& model, PreferenceData data, Reference reference,
+    const std::shared_ptr<Sharding>& sharding = nullptr,
+    const std::shared_ptr<distributed::World>& world = std::make_shared<distributed::World>()) {
+  trainer::OfflineInputs out{
+      .policy = model.decoder,
+      .answers = std::move(data.train),
+      .reference = std::move(reference.scorer),
+      .companions = std::move(reference.companions),
+      .evaluation = std::move(data.evaluation),
+      .decode = [&model](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids, false); }};
+  set_model(out, model, world, sharding);
   return out;
 }
 

@@ -5,6 +5,7 @@
 //   any other                                     Engine
 //   trl.environment_factory, trl.tools            Turns      trl.rollout_func        RolledOut
 //   nemo_gym_multi_turn                           Agents     trl.async_prefetch      Asynchronous
+//   rl: ebft                                      MatchedCompletions
 //
 // Errors: those of assembly/environments.hpp and detail/router_replay.hpp; [rlalgo.http.4] an address that cannot be one.
 #pragma once
@@ -13,16 +14,21 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <rlalgo/assembly/completions.hpp>
 #include <rlalgo/assembly/environments.hpp>
 #include <rlalgo/assembly/generation_memory.hpp>
 #include <rlalgo/assembly/language_model.hpp>
+#include <rlalgo/assembly/matched_completions.hpp>
 #include <rlalgo/config/datasets.hpp>
 #include <rlalgo/config/detail/router_replay.hpp>
+#include <rlalgo/config/feature_matching.hpp>
 #include <rlalgo/config/method_of.hpp>
+#include <rlalgo/config/online.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/http/client.hpp>
 #include <rlalgo/inference/quantization.hpp>
@@ -125,9 +131,41 @@ inline void check_server(const RunConfig& c) {
   return assembly::Asynchronous{.schedule = call_schedule(c)};
 }
 
+// Of completions; unset: the method matches no features. `stop_ids`: the model's own.
+[[nodiscard]] inline std::optional<assembly::MatchedConfig> matched_of(const RunConfig& c,
+                                                                       const std::vector<data::TokenId>& stop_ids) {
+  if (!matches_features(c)) return std::nullopt;
+  const EbftConfig& e = c.ebft;
+  assembly::MatchedConfig out{.network = feature_network_of(c),
+                              .matching = {.pooling = pooling(c),
+                                           .matching = matching(c),
+                                           .alignment_coef = e.alignment_coef,
+                                           .diversity_coef = e.diversity_coef},
+                              .kwargs = c.trl.chat_template_kwargs,
+                              .columns = columns_of(c),
+                              .seed = c.seed,
+                              .answers = e.ce_coef > 0,
+                              .mask_thoughts = e.mask_thinking_ce};
+  // Where environments, agents or a function have made the turns, there are no others.
+  if (!c.trl.has_turns() && !c.trl.rollout_func && !c.nemo_gym.multi_turn) out.carries_on = sampling(c, stop_ids);
+  if (e.adaptive_max_tokens) out.length_multiplier = e.gt_length_multiplier;
+  if (e.save_rollouts) out.record = c.output_dir;
+  return out;
+}
+
 [[nodiscard]] inline assembly::AnyLayout layout_of(const std::shared_ptr<assembly::Sharding>& sharding) {
   if (sharding == nullptr || !sharding->weights()) return assembly::Whole{};
   return assembly::Sharded{sharding};
+}
+
+// What stands between generation and training, in a run of `steps` optimizer steps; `tell` hears of failures.
+[[nodiscard]] inline trainer::AsynchronousConfig asynchronous_config(const RunConfig& c,
+                                                                     const assembly::Completions& completions,
+                                                                     std::int64_t steps,
+                                                                     std::function<void(const std::string&)> tell) {
+  sampler::PrefetchConfig prefetch{.depth = 0};
+  if (c.trl.generates_beside()) prefetch = completions.ahead(prefetch_config(c, std::move(tell)));
+  return asynchronous_config(c, std::move(prefetch), steps);
 }
 
 }  // namespace rlalgo::config

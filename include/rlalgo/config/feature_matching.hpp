@@ -1,33 +1,23 @@
-// From a configuration to the parts of energy-based fine-tuning: the frozen network, rewards, advantages, documents.
+// From a configuration to the parts of energy-based fine-tuning: the frozen network, advantages, documents. Its completions:
+// config/completions.hpp.
 //
-// Errors: those of assembly/feature_network.hpp, assembly/load_documents.hpp and feature/ground_truths.hpp.
+// Errors: those of assembly/feature_network.hpp and assembly/load_documents.hpp.
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
+#include <optional>
 
 #include <rlalgo/assembly/feature_network.hpp>
-#include <rlalgo/assembly/language_model.hpp>
 #include <rlalgo/assembly/load_documents.hpp>
-#include <rlalgo/assembly/matching_texts.hpp>
 #include <rlalgo/config/datasets.hpp>
 #include <rlalgo/config/fingerprints.hpp>
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/data/document_store.hpp>
-#include <rlalgo/feature/ground_truths.hpp>
 #include <rlalgo/feature/group_estimators.hpp>
 #include <rlalgo/feature/matching.hpp>
 #include <rlalgo/feature/pooling.hpp>
-#include <rlalgo/feature/text_matching.hpp>
-#include <rlalgo/inference/any_generator.hpp>
-#include <rlalgo/inference/generator.hpp>
-#include <rlalgo/sampler/rollouts.hpp>
 #include <rlalgo/sampler/strided_blocks.hpp>
 
 namespace rlalgo::config {
@@ -80,41 +70,6 @@ namespace rlalgo::config {
 // Whether advantages are those of ebft.advantage_estimator: else trl.scale_rewards was asked for.
 [[nodiscard]] inline bool estimates_from_matching(const RunConfig& c) {
   return matches_features(c) && (c.was_set("ebft.advantage_estimator") || !c.was_set("trl.scale_rewards"));
-}
-
-// Alignment and diversity as reward functions with their weights; `model` and `generator` must outlive them.
-[[nodiscard]] inline std::vector<sampler::WeightedReward> matching_rewards(const RunConfig& c,
-                                                                           const assembly::LanguageModel& model,
-                                                                           feature::FeatureNetwork network,
-                                                                           inference::AnyGenerator& generator,
-                                                                           inference::SamplingConfig sampling) {
-  const data::Json& kwargs = c.trl.chat_template_kwargs;
-  feature::Texts texts = assembly::matching_texts(model, kwargs, columns_of(c));
-  // Where environments, agents or a function have made the turns, there are no others.
-  if (!c.trl.has_turns() && !c.trl.rollout_func && !c.nemo_gym.multi_turn)
-    texts.converse = assembly::CarriedConversation(model, generator, kwargs, std::move(sampling), c.seed);
-  const feature::MatchingRewards rewards = feature::matching_rewards({std::move(network),
-                                                                      std::move(texts),
-                                                                      {.pooling = pooling(c),
-                                                                       .matching = matching(c),
-                                                                       .alignment_coef = c.ebft.alignment_coef,
-                                                                       .diversity_coef = c.ebft.diversity_coef}});
-  return {{rewards.alignment, c.ebft.alignment_coef}, {rewards.diversity, -c.ebft.diversity_coef}};
-}
-
-// The ground truths that completions are matched with; null where none are. `model` must outlive them.
-[[nodiscard]] inline std::shared_ptr<feature::GroundTruths> ground_truths(const RunConfig& c,
-                                                                          const assembly::LanguageModel& model) {
-  if (!matches_features(c)) return nullptr;
-  return std::make_shared<feature::GroundTruths>(
-      [&model](const std::string& text) { return model.tokenizer.encode(text, false); });
-}
-
-// What a ground truth says of how long completions may be; empty: nothing.
-[[nodiscard]] inline std::function<std::int64_t(const data::TokenizedPrompt&)> completion_limit(
-    const RunConfig& c, std::shared_ptr<const feature::GroundTruths> truths) {
-  if (!matches_features(c) || !c.ebft.adaptive_max_tokens) return nullptr;
-  return feature::limit_by_truth(std::move(truths), c.ebft.gt_length_multiplier);
 }
 
 [[nodiscard]] inline assembly::DocumentsConfig documents_of(const RunConfig& c) {

@@ -89,7 +89,8 @@ namespace rlalgo::config {
           .tell = std::move(tell)};
 }
 
-// What stands between generation and training, in a run of `steps` optimizer steps.
+// What stands between generation and training, in a run of `steps` optimizer steps. `prefetch`: with what completions know
+// of it.
 [[nodiscard]] inline trainer::AsynchronousConfig asynchronous_config(const RunConfig& c,
                                                                      sampler::PrefetchConfig prefetch,
                                                                      std::int64_t steps) {

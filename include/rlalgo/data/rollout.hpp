@@ -84,18 +84,20 @@ struct Row {
 
 // One sample of a generation batch: the rows that it is made of, and what is said of all of them together.
 struct Episode {
-  std::int64_t dataset_row = 0;                // of the prompt
-  SharedJson prompt{};                         // shared by the group: string or messages
-  Json columns{};                              // other dataset columns, object
-  std::vector<Row> rows = std::vector<Row>(1);  // in the order in which they were played; several where its history was edited
-  std::vector<double> rewards = {};            // one per reward function, NaN = not applicable
+  std::int64_t dataset_row = 0;  // of the prompt
+  SharedJson prompt{};           // shared by the group: string or messages
+  Json columns{};                // other dataset columns, object
+  std::vector<Row> rows =
+      std::vector<Row>(1);           // in the order in which they were played; several where its history was edited
+  std::vector<double> rewards = {};  // one per reward function, NaN = not applicable
   double advantage = 0.0;
   // A known answer to the prompt, whose likelihood the loss may add, after the prompt of the first row; the first episode of a
   // group has it.
   std::vector<TokenId> answer_ids = {};
   std::vector<std::uint8_t> answer_mask = {};  // as TokenizedPrompt's
   Json logged{};  // what reward functions logged about it (log_extra), an object; null = nothing
-  std::shared_ptr<const Interaction> interaction = nullptr;  // of several turns; not in checkpoints, for rewards are known then
+  std::shared_ptr<const Interaction> interaction =
+      nullptr;  // of several turns; not in checkpoints, for rewards are known then
 
   [[nodiscard]] Row& first() { return rows.front(); }
   [[nodiscard]] const Row& first() const { return rows.front(); }

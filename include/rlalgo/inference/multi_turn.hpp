@@ -268,7 +268,8 @@ class MultiTurn {
     const bool tools = !environments_->tools().is_null();
     for (std::size_t i = 0; i < some.size(); ++i) {
       data::Interaction& interaction = some[i].interaction;
-      interaction.reward = rewards ? sum(interaction.reward, endings[i].reward) : std::numeric_limits<double>::quiet_NaN();
+      interaction.reward =
+          rewards ? sum(interaction.reward, endings[i].reward) : std::numeric_limits<double>::quiet_NaN();
       interaction.has_tools = tools;
       interaction.tool_calls = endings[i].tool_calls;
       interaction.tool_failures = endings[i].tool_failures;

@@ -152,8 +152,9 @@ class Replay : public GenerationBatches<Replay<S>> {
     }
     const std::int64_t now = generation.episodes.front().first().weights_version;
     if (config_.max_age >= 0)
-      std::erase_if(entries_,
-                    [&](const Entry& e) { return now - e.group->episodes.front().first().weights_version > config_.max_age; });
+      std::erase_if(entries_, [&](const Entry& e) {
+        return now - e.group->episodes.front().first().weights_version > config_.max_age;
+      });
     const std::size_t replaced = replace(generation, empty, made.number);
     for (Entry& entry : fresh) add(std::move(entry));
     if (config_.recompute_log_probs && inference::draws_as_trained(root().generator()))

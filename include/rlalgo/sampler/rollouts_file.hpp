@@ -20,6 +20,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -89,6 +90,17 @@ class RolloutsFile {
       {"loss_mask", std::move(mask)}};
   if (!row.document->texts.empty()) out["texts"] = row.document->texts;
   return out;
+}
+
+// Writes the documents of every step into `output_dir`, as trainer::StridedInputs::on_documents shows them.
+[[nodiscard]] inline std::function<void(std::int64_t, const std::vector<StridedDocument>&)> document_records(
+    const std::filesystem::path& output_dir, std::int64_t stride) {
+  return [file = std::make_shared<RolloutsFile>(output_dir), stride](std::int64_t step,
+                                                                     const std::vector<StridedDocument>& shown) {
+    std::vector<data::Json> lines;
+    for (const StridedDocument& row : shown) lines.push_back(rollout_record(step, row, stride));
+    file->write(step, lines);
+  };
 }
 
 // The rows of one prompt in turn are its samples; rewards are alignment and diversity with these weights.

@@ -48,9 +48,9 @@ struct OnlineInputs {
   R reference = {};                                            // for methods with a KL penalty: a policy that stays
   std::vector<data::TokenizedPrompt> evaluation_prompts = {};  // held out; empty: no evaluation
   Y sync = {};  // how new weights reach the generator; default: it reads the policy's own tensors
-  std::function<void(const std::filesystem::path&)> save_model = {};                 // see Trainer::Parts
-  std::function<void(const std::filesystem::path&)> save_output = {};                // see Trainer::Parts
-  std::vector<std::shared_ptr<Companion>> companions = {};                           // see Trainer::Parts
+  std::function<void(const std::filesystem::path&)> save_model = {};                    // see Trainer::Parts
+  std::function<void(const std::filesystem::path&)> save_output = {};                   // see Trainer::Parts
+  std::vector<std::shared_ptr<Companion>> companions = {};                              // see Trainer::Parts
   std::function<void(std::int64_t, Experience<data::EpisodeRow>&)> on_experience = {};  // see Trainer::Parts
   std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
   std::shared_ptr<Placement> placement = {};  // see Trainer::Parts

@@ -1,15 +1,18 @@
 // The language model of a training and how it lies on the ranks, loaded in two steps: what can be refused without weights comes first.
+// And what every method does in between: rows are shown, inputs compared with those of a checkpoint, the plan told, the trainer run.
 //
 // Errors (usage): [rlalgo.config.8] sync_ref_model with an adapter; those of assembly/language_model.hpp and run/resume.hpp.
 #pragma once
 
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include <rlalgo/assembly/generation_memory.hpp>
 #include <rlalgo/assembly/language_model.hpp>
 #include <rlalgo/assembly/sharding.hpp>
+#include <rlalgo/config/detail/carry_out.hpp>
+#include <rlalgo/config/detail/overview_parts.hpp>
 #include <rlalgo/config/detail/router_balance.hpp>
 #include <rlalgo/config/detail/training.hpp>
 #include <rlalgo/config/language_model.hpp>
@@ -35,10 +38,11 @@ inline void check_reference(const RunConfig& c, const assembly::ModelPlaces& pla
 
 class RunModel {
  public:
-  // Everything but the weights. `config` and `messages` must outlive it.
-  RunModel(const RunConfig& config, const TrainMessages& messages)
+  // Everything but the weights. What is given must outlive it; `task`: null to train.
+  RunModel(const RunConfig& config, const TrainMessages& messages, OtherTask* task)
       : config_(config),
         messages_(messages),
+        task_(task),
         named_(language_model_of(config)),
         places_(found()),
         text(assembly::load_text_half(named_, places_)),
@@ -50,19 +54,25 @@ class RunModel {
   [[nodiscard]] const assembly::LanguageModelConfig& named() const { return named_; }
   [[nodiscard]] const assembly::ModelPlaces& places() const { return places_; }
 
+  // Whether the rows are all that was asked for; they are shown.
+  [[nodiscard]] bool shows_rows_only(const assembly::Overview& overview) const {
+    return detail::shows_rows_only(task_, messages_, overview);
+  }
+
   // What a run learns from is that of the checkpoint that it goes on from, and the same on all ranks.
-  void require_inputs(run::LoopConfig& loop, const data::Json& inputs, const OtherTask* task) const {
+  void require_inputs(run::LoopConfig& loop, const data::Json& inputs) const {
     require_same_inputs(*world, inputs);
     loop.settings.update(inputs);
-    if (!evaluates(task)) run::check_resume(loop);
+    if (!evaluates(task_)) run::check_resume(loop);
   }
 
   // The weights; the ranks meet.
-  void load(TrainerSettings& settings, const OtherTask* task) {
+  void load(TrainerSettings& settings) {
     text.card = model_card(config_, settings.loop.max_steps);
     text.decoder = assembly::load_decoder(named_, places_);
-    if (task == nullptr) messages_.note_some(judged_bits());
+    if (task_ == nullptr) messages_.note_some(judged_bits());
     settings.router_aux_loss_coef = router_aux_loss_coef(config_, text.decoder->config());
+    if (settings.router_aux_loss_coef != 0.0) settings.skip_zero_advantages = false;
     sharding = sharding_of(config_, world, text.decoder->device());
   }
   // From here on the policy lies on the ranks.
@@ -72,15 +82,18 @@ class RunModel {
     text.files = sharding->files();
   }
 
-  // What trainers have of it, as fields of their inputs.
-  template <class Inputs>
-  void give(Inputs& inputs) const {
-    inputs.policy = text.decoder;
-    inputs.save_model = [this](const std::filesystem::path& to) { text.save(to, model::SavedDtype::computed); };
-    inputs.save_output = [this](const std::filesystem::path& to) { text.save(to, text.output_dtype); };
-    inputs.decode = [this](std::span<const data::TokenId> ids) { return text.tokenizer.decode(ids, false); };
-    inputs.world = world;
-    if (sharding != nullptr) inputs.placement = sharding->placement();
+  // What is told before the first step; true: a dry run ends here. `reference`: what the policy is compared with, or null. `memory`: of a run
+  // that generates.
+  [[nodiscard]] bool plans(assembly::Overview& overview, const std::shared_ptr<model::Decoder>& reference = nullptr,
+                           const assembly::GenerationMemory& memory = {}) const {
+    const bool copied = reference != nullptr && text.decoder->adapter() == nullptr;
+    return detail::plans(overview, config_, *text.decoder, copied, task_, messages_, memory);
+  }
+
+  // Trains, or evaluates.
+  template <class Trainer>
+  run::Outcome carry_out(Trainer trainer) const {
+    return detail::carry_out(trainer, config_, *text.decoder, task_, messages_);
   }
 
  private:
@@ -101,6 +114,7 @@ class RunModel {
 
   const RunConfig& config_;
   const TrainMessages& messages_;
+  OtherTask* const task_;
   assembly::LanguageModelConfig named_;
   assembly::ModelPlaces places_;
 

@@ -15,14 +15,13 @@
 #include <rlalgo/assembly/conversations.hpp>
 #include <rlalgo/assembly/gym.hpp>
 #include <rlalgo/assembly/load_prompts.hpp>
+#include <rlalgo/assembly/matched_completions.hpp>
 #include <rlalgo/assembly/prompt_tokens.hpp>
 #include <rlalgo/assembly/reference.hpp>
 #include <rlalgo/assembly/rolled_out.hpp>
 #include <rlalgo/assembly/run_overview.hpp>
 #include <rlalgo/config/completions.hpp>
 #include <rlalgo/config/datasets.hpp>
-#include <rlalgo/config/detail/carry_out.hpp>
-#include <rlalgo/config/detail/matching_run.hpp>
 #include <rlalgo/config/detail/overview_parts.hpp>
 #include <rlalgo/config/detail/run_model.hpp>
 #include <rlalgo/config/detail/training.hpp>
@@ -67,11 +66,15 @@ void Training<Unused>::judge_functions(const RunConfig& config, Refusals& refusa
     judge_rewards(config, refusals);
 }
 
-[[nodiscard]] inline assembly::Prompts load_prompts(const RunConfig& config) {
-  if (config.nemo_gym.enabled) return assembly::load_gym_prompts(gym_of(config));
-  if (!config.datasets.empty() || !config.trl.prompts_itself()) return assembly::load_prompts(prompts_of(config));
+[[nodiscard]] inline assembly::Prompts load_prompts(const RunConfig& config, const TrainMessages& messages) {
   assembly::Prompts out;
-  out.train = assembly::prompts_of_resets();
+  if (config.nemo_gym.enabled)
+    out = assembly::load_gym_prompts(gym_of(config));
+  else if (!config.datasets.empty() || !config.trl.prompts_itself())
+    out = assembly::load_prompts(prompts_of(config));
+  else
+    out.train = assembly::prompts_of_resets();
+  messages.note_all(out.notes);
   return out;
 }
 
@@ -92,29 +95,6 @@ void Training<Unused>::judge_functions(const RunConfig& config, Refusals& refusa
   return out;
 }
 
-// What a completion is.
-[[nodiscard]] inline assembly::AnyForm form_of(const RunConfig& config, const RunModel& model, Players& players,
-                                               const assembly::Prompts& prompts,
-                                               const assembly::Conversations& conversations,
-                                               const std::function<void(const std::string&)>& note) {
-  if (config.nemo_gym.multi_turn)
-    return assembly::Agents{[&config, &model, &players, &prompts, note](const std::string& address) {
-      if (players.gym == nullptr)
-        players.gym = assembly::find_gym(gym_of(config), prompts, model.world->rank() == 0, note, address);
-      return assembly::gym_agents(gym_of(config), *players.gym, model.text, note);
-    }};
-  if (players.function)
-    return assembly::RolledOut{players.function,
-                               assembly::rollout_texts(model.text, config.trl.chat_template_kwargs, *model.world)};
-  if (players.environments)
-    return assembly::Turns{.environments = players.environments,
-                           .dialogues = conversations.dialogues(),
-                           .config = {.max_turns = config.trl.max_turns,
-                                      .max_length = model.text.max_positions,
-                                      .max_message = config.trl.max_new_tokens.value_or(0)}};
-  return assembly::Plain{};
-}
-
 inline void note_columns_of_players(const RunConfig& config, const assembly::Prompts& prompts,
                                     const TrainMessages& messages) {
   if (columns_of(config) != assembly::RowColumns::players || prompts.train.empty()) return;
@@ -124,68 +104,100 @@ inline void note_columns_of_players(const RunConfig& config, const assembly::Pro
                          " is data for the environment or function; no prompt is rendered with it");
 }
 
+// What there is of an online run before any weights: prompts as token ids, and who makes completions and rewards of them.
+struct OnlineStart {
+  // What is given must outlive it.
+  OnlineStart(const RunConfig& config, const TrainMessages& messages, OtherTask* task)
+      : prompts(load_prompts(config, messages)),
+        players(load_players(config, prompts, messages.note)),
+        model(config, messages, task),
+        matched(model.text, matched_of(config, model.text.stop_ids), prompts),
+        conversations(model.text, config.trl.chat_template_kwargs, players.environments.get(),
+                      config.place(config.trl.tools.empty() ? "trl.environment_factory" : "trl.tools")) {
+    note_columns_of_players(config, prompts, messages);
+    assembly::tokenize_prompts(prompts, model.text, prompt_tokens_of(config), conversations, messages.note);
+    matched.mask_thoughts(prompts);
+  }
+  OnlineStart(const OnlineStart&) = delete;
+
+  assembly::Prompts prompts;
+  Players players;
+  RunModel model;
+  assembly::MatchedCompletions matched;
+  assembly::Conversations conversations;
+};
+
+// What a completion is. `run` must outlive it.
+[[nodiscard]] inline assembly::AnyForm form_of(const RunConfig& config, OnlineStart& run,
+                                               const std::function<void(const std::string&)>& note) {
+  const RunModel& model = run.model;
+  if (config.nemo_gym.multi_turn)
+    return assembly::Agents{[&config, &run, note](const std::string& address) {
+      std::shared_ptr<assembly::Gym>& gym = run.players.gym;
+      if (gym == nullptr)
+        gym = assembly::find_gym(gym_of(config), run.prompts, run.model.world->rank() == 0, note, address);
+      return assembly::gym_agents(gym_of(config), *gym, run.model.text, note);
+    }};
+  if (run.players.function)
+    return assembly::RolledOut{run.players.function,
+                               assembly::rollout_texts(model.text, config.trl.chat_template_kwargs, *model.world)};
+  if (run.players.environments)
+    return assembly::Turns{.environments = run.players.environments,
+                           .dialogues = run.conversations.dialogues(),
+                           .config = {.max_turns = config.trl.max_turns,
+                                      .max_length = model.text.max_positions,
+                                      .max_message = config.trl.max_new_tokens.value_or(0)}};
+  return assembly::Plain{};
+}
+
+[[nodiscard]] inline assembly::Overview overview_of(const RunConfig& config, const OnlineStart& run,
+                                                    const trainer::BasicOnlineConfig<optim::AnyOptimizer>& settings) {
+  assembly::Overview out =
+      assembly::overview_of(run.model.text, settings.trainer.loop, run.model.world->size(), settings.rollouts.geometry,
+                            completion_length(config), run.prompts.train, run.prompts.evaluation.size());
+  out.grows = config.datasets.empty() && config.trl.prompts_itself();
+  return out;
+}
+
 template <class Unused>
 run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessages& messages, OtherTask* task) {
-  assembly::Prompts prompts = load_prompts(config);
-  messages.note_all(prompts.notes);
-  Players players = load_players(config, prompts, messages.note);
-  RunModel model(config, messages);
-  MatchingRun matching(config, model, messages);
-  matching.require_truths(prompts);
-  assembly::Conversations conversations(
-      model.text, config.trl.chat_template_kwargs, players.environments.get(),
-      config.place(config.trl.tools.empty() ? "trl.environment_factory" : "trl.tools"));
-  note_columns_of_players(config, prompts, messages);
-  const assembly::PromptTokensConfig tokens = prompt_tokens_of(config);
-  assembly::tokenize_prompts(prompts.train, prompts.train_rows, model.text, tokens, conversations, messages.note);
-  assembly::tokenize_prompts(prompts.evaluation, prompts.evaluation_rows, model.text, tokens, conversations,
-                             messages.note);
-  matching.mask_thoughts(prompts);
+  OnlineStart run(config, messages, task);
+  assembly::Prompts& prompts = run.prompts;
+  RunModel& model = run.model;
   auto settings =
       online_config(config, model.text, static_cast<std::int64_t>(prompts.train.size()), !prompts.evaluation.empty());
-  settings.rollouts.completion_limit = matching.completion_limit();
-  run::LoopConfig& loop = settings.trainer.loop;
-  assembly::Overview overview =
-      assembly::overview_of(model.text, loop, model.world->size(), settings.rollouts.geometry,
-                            completion_length(config), prompts.train, prompts.evaluation.size());
-  overview.grows = config.datasets.empty() && config.trl.prompts_itself();
-  if (shows_rows_only(task, messages, overview)) return {};
-  if (!config.max_steps) messages.note_some(never_handed_over(config, loop.max_steps));
-  model.require_inputs(loop, fingerprints(config, prompts.train, prompts.evaluation), task);
+  settings.rollouts.completion_limit = run.matched.completion_limit();
+  const std::int64_t steps = settings.trainer.loop.max_steps;
+  assembly::Overview overview = overview_of(config, run, settings);
+  if (model.shows_rows_only(overview)) return {};
+  if (!config.max_steps) messages.note_some(never_handed_over(config, steps));
+  model.require_inputs(settings.trainer.loop, fingerprints(config, prompts.train, prompts.evaluation));
   check_server(config);
 
-  model.load(settings.trainer, task);
-  if (settings.trainer.router_aux_loss_coef != 0.0) settings.trainer.skip_zero_advantages = false;
-  const bool asynchronous = config.trl.generates_beside();
-  matching.load_apart();
+  model.load(settings.trainer);
+  if (config.trl.generates_beside() && model.sharding != nullptr) run.matched.load_apart();
   model.shard();
-  const std::shared_ptr<model::Decoder>& decoder = model.text.decoder;
   const assembly::GenerationMemory memory =
-      generation_memory_of(config, *decoder, overview, settings.rollouts.geometry);
-  assembly::Completions completions(model.text, drawer_of(config, *decoder, memory),
-                                    form_of(config, model, players, prompts, conversations, messages.note),
-                                    timing_of(config), layout_of(model.sharding), {.world = model.world});
-  const sampler::PrefetchConfig prefetch =
-      asynchronous ? completions.ahead(prefetch_config(config, messages.note)) : sampler::PrefetchConfig{.depth = 0};
-  matching.reward(players.rewards, completions, players.environments.get());
-
+      generation_memory_of(config, *model.text.decoder, overview, settings.rollouts.geometry);
+  assembly::Completions completions(model.text, drawer_of(config, *model.text.decoder, memory),
+                                    form_of(config, run, messages.note), timing_of(config), layout_of(model.sharding),
+                                    {.world = model.world});
+  const auto asynchronous = asynchronous_config(config, completions, steps, messages.note);
+  run.matched.reward(run.players.rewards, completions, run.players.environments.get(), model.sharding.get(),
+                     messages.note);
   const std::shared_ptr<model::Decoder> reference =
       config.beta == 0.0 ? nullptr : assembly::frozen_reference(model.text, {}, model.sharding.get());
+  if (model.plans(overview, reference, memory)) return {};
   const EntropyCoefficient coefficient = entropy_coefficient(config);
-  auto inputs = assembly::online_inputs<std::shared_ptr<model::Policy>>(model.text, completions, {},
-                                                                        std::move(players.rewards), model.sharding);
+  auto inputs = assembly::online_inputs<std::shared_ptr<model::Policy>>(
+      model.text, completions, std::move(prompts.train), std::move(run.players.rewards), model.sharding);
   inputs.reference = reference;
   inputs.evaluation_prompts = std::move(prompts.evaluation);
   inputs.companions = companions(config, coefficient, model.text, reference, model.sharding.get());
-  inputs.on_experience = matching.on_experience();
-  const bool copied = reference != nullptr && decoder->adapter() == nullptr;
-  if (plans(overview, config, *decoder, copied, task, messages, memory)) return {};
-  inputs.prompts = std::move(prompts.train);
+  inputs.on_experience = run.matched.on_experience(model.world);
   return with_policy_gradient(config, coefficient, [&](auto loss) {
-    auto trainer =
-        trainer::make_asynchronous(settings, asynchronous_config(config, prefetch, loop.max_steps), std::move(loss),
-                                   estimator(config), reward_aggregation(config), std::move(inputs));
-    return carry_out(trainer, config, *decoder, task, messages);
+    return model.carry_out(trainer::make_asynchronous(settings, asynchronous, std::move(loss), estimator(config),
+                                                      reward_aggregation(config), std::move(inputs)));
   });
 }
 

@@ -11,8 +11,6 @@
 #include <rlalgo/assembly/reference.hpp>
 #include <rlalgo/assembly/run_overview.hpp>
 #include <rlalgo/config/datasets.hpp>
-#include <rlalgo/config/detail/carry_out.hpp>
-#include <rlalgo/config/detail/overview_parts.hpp>
 #include <rlalgo/config/detail/run_model.hpp>
 #include <rlalgo/config/detail/training.hpp>
 #include <rlalgo/config/fingerprints.hpp>
@@ -41,43 +39,34 @@ namespace rlalgo::config::detail {
 
 template <class Unused>
 run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMessages& messages, OtherTask* task) {
-  const auto prepared = [&](const std::vector<std::string>& notes) {
-    if (messages.prepared) messages.prepared();
-    messages.note_all(notes);
-  };
-  RunModel model(config, messages);
+  RunModel model(config, messages, task);
   assembly::PreferenceData data = first_rank_first(*model.world, "preparation of the data", [&] {
     return assembly::load_preferences(preferences_of(config, model.text), model.text, messages.progress);
   });
-  prepared(data.notes);
+  messages.note_prepared(data.notes);
   auto settings = offline_config(config, static_cast<std::int64_t>(data.train->examples()), data.evaluation != nullptr);
-  assembly::Overview overview = assembly::overview_of(model.text, settings.trainer.loop, model.world->size(),
+  run::LoopConfig& loop = settings.trainer.loop;
+  assembly::Overview overview = assembly::overview_of(model.text, loop, model.world->size(),
                                                       config.micro_batch_size * config.gradient_accumulation_steps,
                                                       data.train, data.evaluation.get());
-  if (shows_rows_only(task, messages, overview)) return {};
-  if (data.outside) settings.trainer.loop.settings["outside"] = run::to_json(*data.outside);
-  model.require_inputs(settings.trainer.loop, fingerprints(config, data), task);
+  if (model.shows_rows_only(overview)) return {};
+  if (data.outside) loop.settings["outside"] = run::to_json(*data.outside);
+  model.require_inputs(loop, fingerprints(config, data));
 
-  model.load(settings.trainer, task);
+  model.load(settings.trainer);
   model.shard();
   const assembly::ReferenceConfig how = reference_of(config, model);
   const std::shared_ptr<model::Decoder> frozen =
       needs_reference(config) ? assembly::frozen_reference(model.text, how, model.sharding.get()) : nullptr;
-  const bool copied = frozen != nullptr && model.text.decoder->adapter() == nullptr;
-  if (plans(overview, config, *model.text.decoder, copied, task, messages)) return {};
+  if (model.plans(overview, frozen)) return {};
   assembly::Reference reference = first_rank_first(*model.world, "log-probs of the reference", [&] {
     return assembly::make_reference(how, model.text, frozen, data, messages.progress, model.sharding.get());
   });
-  prepared(reference.notes);
-  trainer::OfflineInputs inputs{.policy = model.text.decoder,
-                                .answers = std::move(data.train),
-                                .reference = std::move(reference.scorer),
-                                .companions = std::move(reference.companions),
-                                .evaluation = std::move(data.evaluation)};
-  model.give(inputs);
+  messages.note_prepared(reference.notes);
+  auto inputs =
+      assembly::offline_inputs(model.text, std::move(data), std::move(reference), model.sharding, model.world);
   return with_preference_loss(config, [&](auto loss) {
-    auto trainer = trainer::make_offline(settings, std::move(loss), std::move(inputs));
-    return carry_out(trainer, config, *model.text.decoder, task, messages);
+    return model.carry_out(trainer::make_offline(settings, std::move(loss), std::move(inputs)));
   });
 }
 

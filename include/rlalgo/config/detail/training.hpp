@@ -26,6 +26,11 @@ struct TrainMessages {
     if (note)
       for (const std::string& text : texts) note(text);
   }
+  // A preparation ended, and this is said of it.
+  void note_prepared(const std::vector<std::string>& texts) const {
+    if (prepared) prepared();
+    note_all(texts);
+  }
   // Where there is something to say.
   void note_some(const std::string& text) const {
     if (note && !text.empty()) note(text);

@@ -64,11 +64,12 @@ struct Scheduled {
   bool drawn = false;                   // `first` is known
   std::vector<Drawn> first;             // [count] first tokens, drawn when the prompt's logits are there
   std::vector<std::vector<TokenLogProb>> first_top;
-  std::vector<DistinctIds> distinct;    // [count], or empty: of prompt and completion, where a device penalises what was seen
-  std::int64_t started = 0;             // completions that have, or had, a slot
-  std::int64_t waiting = 0;             // slots whose completion has yet to continue the prompt
-  std::int64_t running = 0;             // slots
-  std::int64_t ended = 0;               // completions
+  std::vector<DistinctIds>
+      distinct;              // [count], or empty: of prompt and completion, where a device penalises what was seen
+  std::int64_t started = 0;  // completions that have, or had, a slot
+  std::int64_t waiting = 0;  // slots whose completion has yet to continue the prompt
+  std::int64_t running = 0;  // slots
+  std::int64_t ended = 0;    // completions
   std::vector<std::int64_t> preempted;  // completions to be resumed
   std::int64_t branch = 0;              // positions of the prompt in pages that are known, where a state is carried
   bool queued = false;                  // is among those that want slots

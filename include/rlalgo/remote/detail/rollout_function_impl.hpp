@@ -247,7 +247,8 @@ RLALGO_INLINE data::Completion RolloutFunction::completion_of(Call& call, const 
     if (made.contains("mask")) out.loss_mask = made.at("mask").get<std::vector<std::uint8_t>>();
   }
   interaction.columns = columns;
-  if (texts_form_ || !columns.empty()) out.interaction = std::make_shared<const data::Interaction>(std::move(interaction));
+  if (texts_form_ || !columns.empty())
+    out.interaction = std::make_shared<const data::Interaction>(std::move(interaction));
   if (out.ids.empty() && !call.sampling.stop_ids.empty()) {  // nothing was said: a row with its reward, and no gradient
     out.ids = {call.sampling.stop_ids.front()};
     out.loss_mask = {0};

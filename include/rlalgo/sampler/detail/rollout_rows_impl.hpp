@@ -44,9 +44,7 @@ inline bool has_likelihood(const data::EpisodeRow& r, std::size_t t) {
   return mask.empty() || mask[t] != 0;
 }
 
-inline model::Sequence sequence_of(const data::Row& r) {
-  return {r.prompt_ids, r.completion_ids, r.routed_experts};
-}
+inline model::Sequence sequence_of(const data::Row& r) { return {r.prompt_ids, r.completion_ids, r.routed_experts}; }
 
 // One column of all rows [N], 0 for the tokens of answers; undefined when a row lacks it.
 inline tensor::Tensor concatenate(std::span<const data::EpisodeRow* const> rows, RolloutColumn column,

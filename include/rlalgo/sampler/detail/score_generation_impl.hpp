@@ -245,7 +245,8 @@ RLALGO_INLINE void reward_metrics(const Generation& generation, RolloutBatch& ba
   for (std::size_t i = 0; i < values.size() && table.columns() > 0 && batch.warnings.empty(); ++i)
     if (std::isnan(values[i])) {
       batch.warnings.push_back("no reward function applies to the completion of dataset row " +
-                               std::to_string(generation.episodes[i].dataset_row) + " (and maybe others): its advantage is 0");
+                               std::to_string(generation.episodes[i].dataset_row) +
+                               " (and maybe others): its advantage is 0");
       break;
     }
 }
