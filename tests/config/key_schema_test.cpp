@@ -19,6 +19,7 @@ const Json& property(const std::string& name) {
   std::string rest = name;
   for (std::size_t dot = rest.find('.'); dot != std::string::npos; dot = rest.find('.')) {
     at = &at->at("properties").at(rest.substr(0, dot));
+    if (at->contains("anyOf")) at = &at->at("anyOf").at(0);  // a section, or a text
     if (at->contains("items")) at = &at->at("items");
     rest.erase(0, dot + 1);
   }
