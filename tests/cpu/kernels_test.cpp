@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "numbers.hpp"
 #include "plain_sets.hpp"
 
 #include <rlalgo/core/philox.hpp>
@@ -21,6 +22,8 @@
 #include <rlalgo/cpu/int8_matrix.hpp>
 
 using namespace rlalgo;
+using rlalgo::cpu::test::random;
+using rlalgo::cpu::test::same_bits;
 using namespace rlalgo::cpu;
 
 namespace {
@@ -31,14 +34,6 @@ std::vector<const Kernels*> tested_kernels() {
   all.push_back(&plain8_kernels);
   all.push_back(&plain16_kernels);
   return all;
-}
-
-std::vector<float> random(std::int64_t n, std::uint64_t salt) {
-  std::vector<float> out;
-  for (std::int64_t i = 0; i < n; ++i)
-    out.push_back(
-        static_cast<float>(2.0 * core::uniform({salt, core::Stream::test}, 0, static_cast<std::uint64_t>(i)) - 1.0));
-  return out;
 }
 
 // The nearest float that bfloat16 holds, ties to even.
@@ -685,11 +680,6 @@ TEST_CASE("rounding is to the nearest bfloat16 at any length and writes nothing 
 }
 
 namespace {
-
-template <class T>
-bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
-}
 
 // The kernels of a set of this CPU and those over registers in plain C++ with as many lanes.
 struct SameLanes {

@@ -12,6 +12,7 @@
 #include <support/catch.hpp>
 #include <support/not_run.hpp>
 
+#include "numbers.hpp"
 #include "plain_sets.hpp"
 
 #include <rlalgo/core/philox.hpp>
@@ -19,25 +20,14 @@
 #include <rlalgo/cpu/widen.hpp>
 
 using namespace rlalgo;
+using rlalgo::cpu::test::random;
+using rlalgo::cpu::test::same_bits;
 namespace plain = rlalgo::cpu::plain16::logit_rows;
 #if defined(__x86_64__)
 namespace vector = rlalgo::cpu::lanes::logit_rows;
 #endif
 
 namespace {
-
-std::vector<float> random(std::int64_t n, std::uint64_t salt, double size = 1.0) {
-  std::vector<float> out;
-  for (std::int64_t i = 0; i < n; ++i)
-    out.push_back(static_cast<float>(
-        size * (2.0 * core::uniform({salt, core::Stream::test}, 0, static_cast<std::uint64_t>(i)) - 1.0)));
-  return out;
-}
-
-template <class T>
-bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
-}
 
 struct Sums {
   std::vector<float> top, sum, moment;

@@ -22,19 +22,29 @@
 
 namespace rlalgo::model {
 
+namespace detail {
+
+// sums[segment[i]] += x[order[i]], in the order of i; `segment` is sorted.
+inline void add_segments(const cuda::Kernels& own, const Tensor& x, const Tensor& segment, const Tensor& order,
+                         const Tensor& sums) {
+  tensor::launch(own, own.segment_sum,
+                 {.x = x.const_data_ptr(),
+                  .order = order.const_data_ptr<std::int64_t>(),
+                  .segment = segment.const_data_ptr<std::int64_t>(),
+                  .out = sums.mutable_data_ptr(),
+                  .places = order.size(0),
+                  .width = sums.size(0) == 0 ? 0 : sums.numel() / sums.size(0),
+                  .element = tensor::element_of(sums)},
+                 cuda::Kernel::segment_sum, sums);
+}
+
+}  // namespace detail
+
 RLALGO_INLINE void CudaOperations::add_rows(Tensor& gradient, const Tensor& index, const Tensor& grad) const {
   const cuda::Kernels* const own = kernels().take(cuda::Kernel::segment_sum, gradient, grad);
   if (own == nullptr || index.scalar_type() != at::kLong) return AtenOperations::add_rows(gradient, index, grad);
   const auto [segment, order] = index.sort(/*stable=*/true, 0, /*descending=*/false);
-  tensor::launch(*own, own->segment_sum,
-                 {.x = grad.const_data_ptr(),
-                  .order = order.const_data_ptr<std::int64_t>(),
-                  .segment = segment.const_data_ptr<std::int64_t>(),
-                  .out = gradient.mutable_data_ptr(),
-                  .places = index.size(0),
-                  .width = gradient.size(0) == 0 ? 0 : gradient.numel() / gradient.size(0),
-                  .element = tensor::element_of(gradient)},
-                 cuda::Kernel::segment_sum, gradient);
+  detail::add_segments(*own, grad, segment, order, gradient);
 }
 
 RLALGO_INLINE RmsNormOutput CudaOperations::rms_norm(const Tensor& x, const Tensor& weight,
@@ -235,15 +245,7 @@ RLALGO_INLINE std::pair<Tensor, Tensor> CudaOperations::summed(const Tensor& k, 
       sum->index_add_(0, by.tokens, x->to(type));
       continue;
     }
-    tensor::launch(*own, own->segment_sum,
-                   {.x = x->const_data_ptr(),
-                    .order = by.order.const_data_ptr<std::int64_t>(),
-                    .segment = by.sorted.const_data_ptr<std::int64_t>(),
-                    .out = sum->mutable_data_ptr(),
-                    .places = by.order.size(0),
-                    .width = x->size(1) * x->size(2),
-                    .element = tensor::element_of(*x)},
-                   cuda::Kernel::segment_sum, *x);
+    detail::add_segments(*own, *x, by.sorted, by.order, *sum);
   }
   return {out.first.to(k.scalar_type()), out.second.to(v.scalar_type())};
 }

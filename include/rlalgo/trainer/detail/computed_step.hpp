@@ -62,8 +62,8 @@ class MicroBatch {
         block_.send();
         return Rows::collate(rows_, scores, needs_, columns_);
       }
-    return Rows::collate(rows_, scores,
-                         needs_);  // where log-probs lie elsewhere or have another dtype, columns are made again
+    // Where log-probs lie elsewhere or have another dtype, columns are made again.
+    return Rows::collate(rows_, scores, needs_);
   }
 
  private:
