@@ -3,7 +3,8 @@
 
     compile_fail.py BUILD [--compiler NAME] [--result FILE --depfile FILE]
 
-The first lines of a case are `// expect: REGEX`, one or more; the errors that name the case must match each of them. All
+The first lines of a case are `// expect: REGEX`, one or more; the errors that name the case must match each of them.
+`// expect one error: REGEX` says that there is no other error, either. All
 cases stand in one translation unit, each in a namespace of its own, compiled twice with the include paths and definitions
 of the lessons (BUILD/compile_commands.json) by NAME: default clang++-16, else clang++. Prints `ok compile_fail/CASE` or
 `FAIL compile_fail/CASE: why`; into FILE, with the headers read in the depfile, for a build, where the exit status is 0
@@ -47,14 +48,17 @@ def of_case(case, said):
 
 def verdict(case, said):
     text = case.read_text(encoding="utf-8")
-    if not text.startswith("// expect: "):
-        return "the first line is not `// expect: REGEX`"
+    if not text.startswith(("// expect: ", "// expect one error: ")):
+        return "the first line is not `// expect: REGEX` or `// expect one error: REGEX`"
     if "RLALGO_VALID" not in text:
         return "there is no valid variant under #ifdef RLALGO_VALID"
-    its = "\n".join(of_case(case, said))
+    found = of_case(case, said)
+    its = "\n".join(found)
     if not its:
         return "it compiles"
-    missing = [p for p in re.findall(r"^// expect: (.+)$", text, re.MULTILINE) if not re.search(p, its)]
+    if text.startswith("// expect one error") and len(found) > 1:
+        return f"{len(found)} errors; the compiler says\n{its}"
+    missing = [p for p in re.findall(r"^// expect(?: one error)?: (.+)$", text, re.MULTILINE) if not re.search(p, its)]
     return f"no message matches {missing}; the compiler says\n{its}" if missing else None
 
 

@@ -20,6 +20,7 @@ template <class Value = loss::KahnemanTversky>
 struct BasicKto {
   using Loss = loss::Prospect<Value>;
 
+  static constexpr trainer::MethodHooks hooks{.run = true};
   // Answers are taken in dataset order, so that every row keeps its neighbour.
   template <class O>
   struct Run : trainer::BasicOfflineConfig<O> {

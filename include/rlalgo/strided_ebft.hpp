@@ -28,6 +28,7 @@ struct BasicStridedEbft {
   using Score = loss::PolicyGradient<loss::Reinforce, loss::TokenRatio, loss::NoKl, loss::GlobalTokenCount>;
   using Loss = loss::WithCrossEntropy<Score>;
   using Estimator = E;
+  static constexpr trainer::MethodHooks hooks{.run = true};
   template <class O>
   using Run = trainer::BasicStridedTrainerConfig<O>;
 

@@ -1,4 +1,4 @@
-// expect: the configuration is not this method's: pass a TrainConfig<Method>
+// expect one error: the configuration is not this method's: pass a TrainConfig<Method>
 #include <support/bandit.hpp>
 
 #include <rlalgo/cispo.hpp>

@@ -1,4 +1,4 @@
-// expect: a method that learns from answers takes trainer::OfflineInputs
+// expect one error: A method that learns from answers takes trainer::OfflineInputs
 #include <support/bandit.hpp>
 
 #include <rlalgo/dpo.hpp>

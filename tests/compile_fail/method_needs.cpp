@@ -1,4 +1,4 @@
-// expect: it needs `static constexpr loss::Needs needs
+// expect one error: it needs `static constexpr loss::Needs needs
 #include <support/bandit.hpp>
 
 #include <rlalgo/advantage/leave_one_out.hpp>

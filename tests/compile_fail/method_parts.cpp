@@ -1,4 +1,4 @@
-// expect: the method's `parts` does not take its settings
+// expect one error: the method's `parts` does not take its settings
 #include <support/bandit.hpp>
 
 #include <rlalgo/grpo.hpp>
@@ -10,6 +10,7 @@ struct Own {
   using Loss = Grpo::Loss;
   using Estimator = Grpo::Estimator;
   using Aggregation = Grpo::Aggregation;
+  using Config = Loss::Config;
 #ifdef RLALGO_VALID
   static trainer::MethodParts<Loss, Estimator, Aggregation> parts(const Loss::Config& config) { return {Loss(config)}; }
 #else

@@ -1,4 +1,4 @@
-// expect: the loss compares with a reference model
+// expect one error: the loss compares with a reference model
 #include <support/bandit.hpp>
 
 #include <rlalgo/grpo.hpp>

@@ -9,11 +9,11 @@
 
 #include <rlalgo/inference/local_engine.hpp>
 #include <rlalgo/model/load.hpp>
-#include <rlalgo/model/lora.hpp>
 #include <rlalgo/model/tree_builder.hpp>
 
 #include <support/catch.hpp>
 #include <support/far_device.hpp>
+#include <support/quantised.hpp>
 
 using namespace rlalgo;
 
@@ -23,14 +23,7 @@ const auto golden = std::filesystem::path(rlalgo::support::test_dir) / "golden/q
 
 std::unique_ptr<model::Decoder> adapted(const std::string& name, at::Device device, bool dora) {
   auto decoder = model::load_decoder(golden / name, {.device = device});
-  model::LoraConfig lora{.r = 3, .alpha = 6, .use_dora = dora};
-  if (dora && name == "qwen3_moe_nf4")  // the parameters of experts have no DoRA
-    lora.target_modules = {"q_proj", "o_proj"};
-  else
-    lora.every_linear = true;
-  model::attach_lora(*decoder, lora, 5);
-  for (const auto& p : decoder->parameters())
-    if (p.name.find("lora_B") != std::string::npos) p.value.detach().fill_(0.02);
+  rlalgo::support::adapt_quantised(*decoder, name, dora);
   return decoder;
 }
 

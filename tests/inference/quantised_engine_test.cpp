@@ -9,10 +9,10 @@
 #include <rlalgo/inference/local_engine.hpp>
 #include <rlalgo/inference/snapshot_engine.hpp>
 #include <rlalgo/model/load.hpp>
-#include <rlalgo/model/lora.hpp>
 #include <rlalgo/model/tree_builder.hpp>
 
 #include <support/catch.hpp>
+#include <support/quantised.hpp>
 
 using namespace rlalgo;
 
@@ -23,15 +23,8 @@ const auto golden = std::filesystem::path(rlalgo::support::test_dir) / "golden/q
 // The largest distance between the log-probs that an engine reports of what it drew and those that training computes.
 double apart(const std::string& name, at::ScalarType dtype, inference::EngineConfig engine, bool dora = false) {
   const auto decoder = model::load_decoder(golden / name, dtype);
-  model::LoraConfig lora{.r = 3, .alpha = 6, .use_dora = dora};
-  if (dora && name == "qwen3_moe_nf4")  // the parameters of experts have no DoRA
-    lora.target_modules = {"q_proj", "o_proj"};
-  else
-    lora.every_linear = true;
-  model::attach_lora(*decoder, lora, 5);
+  rlalgo::support::adapt_quantised(*decoder, name, dora);
   const c10::NoGradGuard no_grad;
-  for (const auto& p : decoder->parameters())
-    if (p.name.find("lora_B") != std::string::npos) p.value.fill_(0.02);
   inference::LocalEngine local(decoder->config(), decoder->weights(), engine);
   const std::vector<std::vector<std::int32_t>> prompts = {{3, 61, 7}, {20, 33, 41, 2, 58, 9, 16, 30, 30, 8, 55, 44}};
   std::vector<inference::Request> requests;

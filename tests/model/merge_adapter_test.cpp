@@ -18,6 +18,7 @@
 #include <rlalgo/model/tree_builder.hpp>
 
 #include <support/catch.hpp>
+#include <support/quantised.hpp>
 #include <support/scratch.hpp>
 
 using namespace rlalgo;
@@ -147,17 +148,7 @@ TEST_CASE(
         const ScratchDirectory scratch;
         const auto base = golden / "quantised" / (in_files ? name : name + "_whole");
         const auto decoder = model::load_decoder(base, {.quantisation = how});
-        model::LoraConfig lora{.r = 3, .alpha = 6, .use_dora = dora};
-        if (dora && name == "qwen3_moe_nf4")  // the parameters of experts have no DoRA
-          lora.target_modules = {"q_proj", "o_proj"};
-        else
-          lora.every_linear = true;
-        model::attach_lora(*decoder, lora, 5);
-        {
-          const c10::NoGradGuard no_grad;
-          for (const auto& p : decoder->parameters())
-            if (p.name.find("lora_B") != std::string::npos) p.value.fill_(0.03);
-        }
+        support::adapt_quantised(*decoder, name, dora, 0.03);
         model::save_adapter(*decoder, scratch.path() / "adapter", base.string());
         const at::Tensor expected = logits(*decoder, ids);
         const model::MergeReport exact = model::merge_adapter(base, scratch.path() / "adapter", scratch.path() / "wide",

@@ -46,6 +46,7 @@ struct Own : Plain {
   struct Config {
     double half = 1.0;
   };
+  static constexpr trainer::MethodHooks hooks{.run = true};
   template <class O>
   struct Run : trainer::BasicOnlineConfig<O> {
     Run() { this->rollouts.sampling.max_new_tokens = 2; }

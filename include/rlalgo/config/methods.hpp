@@ -288,15 +288,13 @@ template <class Row>
   return found == rows.end() ? nullptr : &*found;
 }
 
-// The names of a table, as the reader wants them; rows may say that they are not supported.
+// The names of a table, as the reader wants them. `supported`: the member by which rows say whether they are; null: all are.
 template <class Row>
-[[nodiscard]] Names names_of(const std::vector<Row>& rows) {
+[[nodiscard]] Names names_of(const std::vector<Row>& rows, bool Row::*supported = nullptr) {
   Names out;
   for (const Row& row : rows) {
     out.known.emplace_back(row.name);
-    if constexpr (requires { row.supported; })
-      if (!row.supported) continue;
-    out.supported.emplace_back(row.name);
+    if (supported == nullptr || row.*supported) out.supported.emplace_back(row.name);
   }
   return out;
 }

@@ -45,7 +45,7 @@ namespace detail {
 
 // Without a recipe nothing can be judged. A word that is nearly one is taken for it, so that the rest is.
 inline void read_recipe(Reader& reader, RunConfig& config, const std::string& file) {
-  const Names names = names_of(recipes());
+  const Names names = names_of(recipes(), &Recipe::supported);
   if (!reader.read_choice("rl", config.rl, names.known)) {
     const Node* const node = reader.section().find("rl");
     if (node == nullptr || node->kind == Kind::null)

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include <rlalgo/model/decoder_config.hpp>
@@ -40,16 +41,18 @@ namespace rlalgo::model {
   });
   const Tensor& head = weights.lm_head.defined() ? weights.lm_head : weights.embedding;
   out += static_cast<double>(tree.targets()) * product(head, weights.lm_head_lora);
+  std::map<std::int64_t, double> seen;  // keys of all tokens, of a window; 0: of none
   for (std::int64_t l = 0; l < config.layers; ++l) {
     const LayerSpec& spec = config.spec(l);
     if (spec.delta.present()) {
       out += tokens * 18.0 * static_cast<double>(spec.delta.state_size());
       continue;
     }
-    double seen = 0.0;
-    for (const std::int64_t position : tree.positions)
-      seen += static_cast<double>(spec.window > 0 ? std::min(spec.window, position + 1) : position + 1);
-    out += 12.0 * seen * static_cast<double>(config.heads * config.head_dim);
+    const auto [keys, first] = seen.try_emplace(spec.window, 0.0);
+    if (first)
+      for (const std::int64_t position : tree.positions)
+        keys->second += static_cast<double>(spec.window > 0 ? std::min(spec.window, position + 1) : position + 1);
+    out += 12.0 * keys->second * static_cast<double>(config.heads * config.head_dim);
   }
   return out;
 }

@@ -80,7 +80,8 @@ template <class O, class L, class A, class Aggregation, class G, class Y, class 
 // The same of a method (method.hpp).
 template <class M, class C, class G, class Y, class R>
 [[nodiscard]] auto make_async_trainer(C config, AsynchronousConfig asynchronous, OnlineInputs<G, Y, R> inputs) {
-  if constexpr (detail::OnlineRules<M, C, R>::fits) {
+  static_assert(sizeof(detail::OnlineRules<M, C, R>) > 0);
+  if constexpr (detail::trains_online<M, C, R>()) {
     auto parts = detail::parts_of<M>(config.method, config.run.rollouts);
     return make_asynchronous(std::move(config.run), std::move(asynchronous), std::move(parts.loss),
                              std::move(parts.estimator), std::move(parts.aggregation), std::move(inputs));

@@ -9,10 +9,10 @@
 //   run::Outcome outcome = train<Mine>(config, inputs);       // or make_trainer<Mine>(config, inputs), to take its steps
 //
 // What a method may have beyond that:
-//   Config               settings of its own in the place of Loss::Config; `parts` must then be there
-//   parts(config)        MethodParts<Loss, Estimator, Aggregation> of these settings; or parts(config, sampling), where they
-//                        follow the settings of sampling, or sampling follows them (a reference)
-//   Run<O>               settings of its run, where the defaults of its kind of rows do not fit
+//   Config, parts        settings of its own in the place of Loss::Config, and MethodParts<Loss, Estimator, Aggregation> of these
+//                        settings: parts(config), or parts(config, sampling) where they follow the settings of sampling, or
+//                        sampling follows them (a reference). One is not there without the other.
+//   Run<O>               settings of its run, where the defaults of its kind of rows do not fit; declared (MethodHooks)
 // TrainConfig<Mine, optim::AdamW8bit> trains with another optimizer. The inputs say what the method learns from:
 // trainer::OnlineInputs (online.hpp), OfflineInputs (offline.hpp), StridedInputs (strided.hpp); train_async (asynchronous.hpp)
 // generates and trains at the same time. Underneath is Trainer<Loss, Estimator, Sampler, Aggregation, SyncPolicy, Optimizer>.
@@ -25,6 +25,7 @@
 
 #include <rlalgo/advantage/none.hpp>
 #include <rlalgo/aggregation/none.hpp>
+#include <rlalgo/core/hooks.hpp>
 #include <rlalgo/loss/concept.hpp>
 #include <rlalgo/optim/adamw.hpp>
 #include <rlalgo/run/loop.hpp>
@@ -40,6 +41,11 @@ struct MethodParts {
   G aggregation{};
 };
 
+// Optional members of a method that it declares, `static constexpr trainer::MethodHooks hooks{.run = true};` (core/hooks.hpp):
+struct MethodHooks {
+  bool run = false;  // template <class O> struct Run
+};
+
 // Settings of a run whose loss reads rows of this kind; the headers of such runs specialise it.
 template <loss::RowKind rows, class O>
 struct RunConfigOf;
@@ -52,9 +58,9 @@ template <class M>
 concept HasLoss = requires {
   typename M::Loss;
 };
-template <class M>
+template <class T>
 concept HasSettings = requires {
-  typename M::Config;
+  typename T::Config;
 };
 
 template <class M>
@@ -63,7 +69,7 @@ constexpr auto settings_of() {
     return std::type_identity<typename M::Config>{};
   else if constexpr (!HasLoss<M>)
     return std::type_identity<NoSettings>{};
-  else if constexpr (requires { typename M::Loss::Config; })
+  else if constexpr (HasSettings<typename M::Loss>)
     return std::type_identity<typename M::Loss::Config>{};
   else
     return std::type_identity<NoSettings>{};
@@ -72,8 +78,22 @@ template <class M>
 using Settings = typename decltype(settings_of<M>())::type;
 
 template <class M>
+concept HasEstimator = requires {
+  typename M::Estimator;
+};
+template <class M>
+concept HasAggregation = requires {
+  typename M::Aggregation;
+};
+template <class M>
+concept HasParts = requires {
+  &M::parts;
+}
+|| requires(const Settings<M>& settings) { M::parts(settings); };
+
+template <class M>
 constexpr auto estimator_of() {
-  if constexpr (requires { typename M::Estimator; })
+  if constexpr (HasEstimator<M>)
     return std::type_identity<typename M::Estimator>{};
   else
     return std::type_identity<advantage::None>{};
@@ -83,13 +103,21 @@ using EstimatorOf = typename decltype(estimator_of<M>())::type;
 
 template <class M>
 constexpr auto aggregation_of() {
-  if constexpr (requires { typename M::Aggregation; })
+  if constexpr (HasAggregation<M>)
     return std::type_identity<typename M::Aggregation>{};
   else
     return std::type_identity<aggregation::None>{};
 }
 template <class M>
 using AggregationOf = typename decltype(aggregation_of<M>())::type;
+
+template <class M>
+constexpr MethodHooks hooks_of() {
+  constexpr MethodHooks declared = core::declared_hooks<M, MethodHooks>();
+  RLALGO_HOOK(
+      run, requires { typename M::template Run<optim::AdamW>; });
+  return declared;
+}
 
 template <class M, class O>
 constexpr auto run_of() {
@@ -109,7 +137,42 @@ constexpr bool is_method() {
     return loss::Loss<typename M::Loss>;
 }
 
-// The rules of a method, each in a sentence.
+// Settings and what is made of them are there together.
+template <class M>
+concept Paired = HasSettings<M>
+== HasParts<M>;
+
+// The loss can be made of its settings, by the method or by itself. Of an empty Config nothing has to be taken.
+template <class M>
+constexpr bool makes_loss() {
+  if constexpr (HasSettings<M> || HasParts<M>) {
+    return true;
+  } else {
+    using L = typename M::Loss;
+    if constexpr (HasSettings<L>) return requires(const typename L::Config& config) {
+        L{config};
+      }
+    || (std::is_empty_v<typename L::Config> && std::is_default_constructible_v<L>);
+    else return std::is_default_constructible_v<L>;
+  }
+}
+
+template <class M>
+constexpr bool is_whole() {
+  if constexpr (is_method<M>())
+    return Paired<M> && makes_loss<M>();
+  else
+    return false;
+}
+
+template <class M>
+constexpr bool declares_hooks() {
+  (void)hooks_of<M>();
+  return true;
+}
+
+// The rules of a method, each in a sentence. Who asks whether they are kept asks is_whole(): a compiler says more than the
+// broken rule where members of a class with a failed assertion are used.
 template <class M>
 struct MethodRules {
   static_assert(
@@ -120,7 +183,19 @@ struct MethodRules {
                 "the method's Loss is not a loss::Loss: it needs `static constexpr loss::Needs needs{…};` and `static "
                 "constexpr loss::RowKind rows = …;`, both constexpr, and `loss::Result operator()(const loss::Scored&, "
                 "const loss::Counts&) const`");
-  static constexpr bool fits = is_method<M>();
+  static_assert(!is_method<M>() || Paired<M> || HasParts<M>,
+                "a method with a Config of its own says what that means, in `parts`: `static "
+                "trainer::MethodParts<Loss, Estimator, Aggregation> parts(const Config&)`; is it missing or misspelt?");
+  static_assert(
+      !is_method<M>() || Paired<M> || HasSettings<M>,
+      "a method with `parts` names what they are made of, its `Config`: is that missing or misspelt? Settings that are "
+      "those of the loss are `using Config = Loss::Config;`");
+  static_assert(
+      !is_method<M>() || !Paired<M> || is_whole<M>(),
+      "the method's Loss cannot be made of its settings: it needs a constructor `explicit Loss(Config)` for its "
+      "`Config`, or a default constructor where it has none (is one of them misspelt?); or the method has "
+      "a `Config` and `parts`");
+  static_assert(declares_hooks<M>());
 };
 
 }  // namespace detail
@@ -128,7 +203,7 @@ struct MethodRules {
 // What a method is trained with. O: the optimizer (optim/concept.hpp).
 template <class M, class O = optim::AdamW>
 struct TrainConfig {
-  static_assert(detail::MethodRules<M>::fits, "rlalgo::TrainConfig: this is no method, see above");
+  static_assert(sizeof(detail::MethodRules<M>) > 0);
   using Run = typename decltype(detail::run_of<M, O>())::type;
 
   detail::Settings<M> method{};
@@ -150,10 +225,7 @@ MethodParts<typename M::Loss, EstimatorOf<M>, AggregationOf<M>> parts_of(const S
         !requires { &M::parts; },
         "the method's `parts` does not take its settings: it is `static trainer::MethodParts<Loss, Estimator, "
         "Aggregation> parts(const Config&)`, or `parts(const Config&, const sampler::RolloutsConfig&)`, and Config "
-        "is the method's, or else its Loss's");
-    static_assert(!HasSettings<M>,
-                  "a method with a Config of its own says what that means: `static "
-                  "trainer::MethodParts<Loss, Estimator, Aggregation> parts(const Config&)`");
+        "is the method's");
     using L = typename M::Loss;
     if constexpr (requires { L{config}; })
       return {L{config}};
@@ -167,13 +239,18 @@ struct IsConfigOf : std::false_type {};
 template <class M, class O>
 struct IsConfigOf<M, TrainConfig<M, O>> : std::true_type {};
 
+template <class M, class C>
+constexpr bool trains_with() {
+  return is_whole<M>() && IsConfigOf<M, C>::value;
+}
+
 // The rules of a call of train and its like.
 template <class M, class C>
 struct TrainRules {
-  static_assert(!MethodRules<M>::fits || IsConfigOf<M, C>::value,
+  static_assert(sizeof(MethodRules<M>) > 0);
+  static_assert(!is_whole<M>() || trains_with<M, C>(),
                 "rlalgo::train<Method>(config, inputs): the configuration is not this method's: pass a "
                 "TrainConfig<Method>, or TrainConfig<Method, Optimizer> for another optimizer than optim::AdamW");
-  static constexpr bool fits = MethodRules<M>::fits && IsConfigOf<M, C>::value;
 };
 
 // What stands for a trainer where the parts do not fit, so that the rule that was broken is the only error.

@@ -94,19 +94,29 @@ template <class O, class L>
 
 namespace detail {
 
+template <class M, class C>
+constexpr bool learns_from_answers() {
+  if constexpr (trains_with<M, C>())
+    return M::Loss::rows == loss::RowKind::pairs || M::Loss::rows == loss::RowKind::unpaired;
+  else
+    return false;
+}
+template <class M, class C>
+constexpr bool trains_offline() {
+  return learns_from_answers<M, C>() && !HasEstimator<M> && !HasAggregation<M>;
+}
+
 // The rules of a method whose rows are answers.
 template <class M, class C>
 struct OfflineRules {
-  static constexpr bool answers = [] {
-    if constexpr (TrainRules<M, C>::fits)
-      return M::Loss::rows == loss::RowKind::pairs || M::Loss::rows == loss::RowKind::unpaired;
-    else
-      return true;
-  }();
-  static_assert(answers,
+  static_assert(sizeof(TrainRules<M, C>) > 0);
+  static_assert(!trains_with<M, C>() || learns_from_answers<M, C>(),
                 "rlalgo::train<Method>(config, trainer::OfflineInputs): the inputs are answers of a dataset, and the "
                 "method's loss reads other rows; a method that learns from rewards takes trainer::OnlineInputs");
-  static constexpr bool fits = TrainRules<M, C>::fits && answers;
+  static_assert(
+      !learns_from_answers<M, C>() || trains_offline<M, C>(),
+      "rlalgo::train<Method>(config, trainer::OfflineInputs): answers of a dataset have no rewards, so that nobody "
+      "would use the method's Estimator or Aggregation: leave them out");
 };
 
 }  // namespace detail
@@ -114,7 +124,8 @@ struct OfflineRules {
 // The trainer of a method that learns from answers.
 template <class M, class C>
 [[nodiscard]] auto make_trainer(C config, OfflineInputs inputs) {
-  if constexpr (detail::OfflineRules<M, C>::fits) {
+  static_assert(sizeof(detail::OfflineRules<M, C>) > 0);
+  if constexpr (detail::trains_offline<M, C>()) {
     auto parts = detail::parts_of<M>(config.method, config.run.sampling);
     return make_offline(std::move(config.run), std::move(parts.loss), std::move(inputs));
   } else {

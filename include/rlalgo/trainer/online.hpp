@@ -78,11 +78,16 @@ enum class SamplerPurpose { training, evaluation };
 
 namespace detail {
 
-// A loss that compares with a reference has one. L: a loss::Loss.
+// L: a loss::Loss.
+template <class L, class R>
+constexpr bool has_reference() {
+  return !L::needs.reference_log_prob || !std::same_as<R, NoReference>;
+}
+
+// A loss that compares with a reference has one.
 template <class L, class R>
 struct ReferenceRule {
-  static constexpr bool fits = !L::needs.reference_log_prob || !std::same_as<R, NoReference>;
-  static_assert(fits,
+  static_assert(has_reference<L, R>(),
                 "the loss compares with a reference model (a KL penalty), and the inputs have none: give "
                 "OnlineInputs::reference (decoder->reference(), or any model::Policy that stays as it is), or take a "
                 "loss without the penalty (loss::NoKl)");
@@ -96,7 +101,7 @@ template <class O, class L, class A, class Aggregation, class G, class Y, class 
                                OnlineInputs<G, Y, R> inputs, Combine&& combine) {
   using S =
       typename std::invoke_result_t<Combine&, std::shared_ptr<sampler::Rollouts<G>>, SamplerPurpose>::element_type;
-  if constexpr (loss::Loss<L>) static_assert(detail::ReferenceRule<L, R>::fits);
+  if constexpr (loss::Loss<L>) static_assert(sizeof(detail::ReferenceRule<L, R>) > 0);
   static_assert(std::convertible_to<R, std::shared_ptr<model::Policy>>,
                 "OnlineInputs::reference is no std::shared_ptr to a model::Policy");
   sync::require_reach(inputs.sync, inputs.generator);
@@ -157,29 +162,38 @@ template <class O, class L, class A, class Aggregation, class G, class Y, class 
 
 namespace detail {
 
+template <class M, class C>
+constexpr bool learns_from_rewards() {
+  if constexpr (trains_with<M, C>())
+    return advantage::AdvantageEstimator<EstimatorOf<M>> &&
+           aggregation::AggregationFor<AggregationOf<M>, EstimatorOf<M>>;
+  else
+    return false;
+}
+template <class M, class C, class R>
+constexpr bool trains_online() {
+  if constexpr (learns_from_rewards<M, C>())
+    return has_reference<typename M::Loss, R>();
+  else
+    return false;
+}
+
+template <class M, class R, bool rewarded>
+struct RewardedRules {};
+template <class M, class R>
+struct RewardedRules<M, R, true> : ReferenceRule<typename M::Loss, R> {};
+
 // The rules of a method whose rows are completions with rewards.
 template <class M, class C, class R>
-struct OnlineRules {
-  static constexpr bool rewarded = [] {
-    if constexpr (TrainRules<M, C>::fits)
-      return advantage::AdvantageEstimator<EstimatorOf<M>> &&
-             aggregation::AggregationFor<AggregationOf<M>, EstimatorOf<M>>;
-    else
-      return true;
-  }();
+struct OnlineRules : RewardedRules<M, R, learns_from_rewards<M, C>()> {
+  static_assert(sizeof(TrainRules<M, C>) > 0);
   static_assert(
-      rewarded,
+      !trains_with<M, C>() || learns_from_rewards<M, C>(),
       "rlalgo::train<Method>(config, trainer::OnlineInputs): the inputs are those of a method that learns from "
-      "rewards, which needs an Estimator (advantage::GroupRelative is one) and an Aggregation for it "
-      "(aggregation::SumThenNormalize is one); a method that learns from answers takes "
+      "rewards, which needs `using Estimator = …;` (advantage::GroupRelative is one) and `using Aggregation = …;` for "
+      "it "
+      "(aggregation::SumThenNormalize is one): is one missing, or misspelt? A method that learns from answers takes "
       "trainer::OfflineInputs");
-  static constexpr bool referenced = [] {
-    if constexpr (TrainRules<M, C>::fits)
-      return ReferenceRule<typename M::Loss, R>::fits;
-    else
-      return true;
-  }();
-  static constexpr bool fits = TrainRules<M, C>::fits && rewarded && referenced;
 };
 
 }  // namespace detail
@@ -187,7 +201,8 @@ struct OnlineRules {
 // The trainer of a method that learns from the rewards of completions.
 template <class M, class C, class G, class Y, class R>
 [[nodiscard]] auto make_trainer(C config, OnlineInputs<G, Y, R> inputs) {
-  if constexpr (detail::OnlineRules<M, C, R>::fits) {
+  static_assert(sizeof(detail::OnlineRules<M, C, R>) > 0);
+  if constexpr (detail::trains_online<M, C, R>()) {
     auto parts = detail::parts_of<M>(config.method, config.run.rollouts);
     return make_online(std::move(config.run), std::move(parts.loss), std::move(parts.estimator),
                        std::move(parts.aggregation), std::move(inputs));

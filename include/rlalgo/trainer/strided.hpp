@@ -105,21 +105,31 @@ template <class O, class L, class E, class G, class Y>
 
 namespace detail {
 
+template <class M, class C>
+constexpr bool continues_documents() {
+  if constexpr (trains_with<M, C>()) return feature::GroupEstimator<EstimatorOf<M>> && requires(C config) {
+      config.run.sampling.stride;
+    };
+  else
+    return false;
+}
+template <class M, class C>
+constexpr bool trains_strided() {
+  return continues_documents<M, C>() && !HasAggregation<M>;
+}
+
 // The rules of a method whose rows are strided blocks.
 template <class M, class C>
 struct StridedRules {
-  static constexpr bool strided = [] {
-    if constexpr (TrainRules<M, C>::fits) return feature::GroupEstimator<EstimatorOf<M>> && requires(C config) {
-        config.run.sampling.stride;
-      };
-    else
-      return true;
-  }();
-  static_assert(strided,
+  static_assert(sizeof(TrainRules<M, C>) > 0);
+  static_assert(!trains_with<M, C>() || continues_documents<M, C>(),
                 "rlalgo::train<Method>(config, trainer::StridedInputs): the inputs are documents, which a method reads "
                 "whose Estimator is a feature::GroupEstimator and whose Run is trainer::BasicStridedTrainerConfig "
-                "(rlalgo::StridedEbft)");
-  static constexpr bool fits = TrainRules<M, C>::fits && strided;
+                "(rlalgo::StridedEbft): is one missing, or misspelt?");
+  static_assert(
+      !continues_documents<M, C>() || trains_strided<M, C>(),
+      "rlalgo::train<Method>(config, trainer::StridedInputs): blocks of documents have one reward each, so that nobody "
+      "would use the method's Aggregation: leave it out");
 };
 
 }  // namespace detail
@@ -127,7 +137,8 @@ struct StridedRules {
 // The trainer of a method that continues documents.
 template <class M, class C, class G, class Y>
 [[nodiscard]] auto make_trainer(C config, StridedInputs<G, Y> inputs) {
-  if constexpr (detail::StridedRules<M, C>::fits) {
+  static_assert(sizeof(detail::StridedRules<M, C>) > 0);
+  if constexpr (detail::trains_strided<M, C>()) {
     auto parts = detail::parts_of<M>(config.method, config.run.sampling);
     return make_strided(std::move(config.run), std::move(parts.loss), std::move(parts.estimator), std::move(inputs));
   } else {

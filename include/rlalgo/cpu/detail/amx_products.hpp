@@ -24,6 +24,7 @@ struct Bfloat16 {
   using Element = std::uint16_t;  // the bits of one
   using Scope = Tiles;
   static constexpr std::int64_t per_step = 2, whole_steps = 16, tile_rows = 32, tile_columns = 32, block = 384;
+  static constexpr bool own_rows = true;
 
   template <int Width>
   [[RLALGO_AMX]] static void pack(const Strided<Element>& x, std::int64_t count, std::int64_t k, float* out) {

@@ -58,6 +58,7 @@ struct Float32 {
   using Element = float;
   using Scope = tiles::Nothing;
   static constexpr std::int64_t per_step = 1, whole_steps = 1, block = 768, tile_rows = 6, tile_columns = 16;
+  static constexpr bool own_rows = false;
 
   template <int Width>
   [[RLALGO_AVX2]] static void pack(const Strided<float>& x, std::int64_t count, std::int64_t k, float* out) {

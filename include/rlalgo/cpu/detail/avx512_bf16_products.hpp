@@ -19,6 +19,7 @@ struct Bfloat16 {
   using Element = std::uint16_t;  // the bits of one
   using Scope = tiles::Nothing;
   static constexpr std::int64_t per_step = 2, whole_steps = 1, block = 768, tile_rows = 12, tile_columns = 32;
+  static constexpr bool own_rows = false;
 
   // A step is the pair x[i, 2 s], x[i, 2 s + 1].
   template <int Width>

@@ -12,9 +12,10 @@
 //   Kernel::pack<Width>(x, count, k, out)
 //                                        out[s][i] = step s of row i of x for `count` (at most Width) rows and k columns; rows from
 //                                        `count` on are zero
-//   Kernel::pack_rows(x, count, k, out)  the same of A, for a kernel that has A in another order than B
-//   Kernel::tile<Rows>(a, b, steps, to, columns) or Kernel::tile(rows, a, b, steps, to, columns)
+//   Kernel::tile<Rows>(a, b, steps, to, columns)
 //                                        so many rows and `columns` (at most tile_columns) columns of C from a tile of A and a panel of B
+//   Kernel::own_rows                     it has A in another order than B, and takes the number of rows while it runs: then there are
+//                                        Kernel::pack_rows(x, count, k, out), which packs A, and Kernel::tile(rows, a, b, steps, to, columns)
 #pragma once
 
 #include <algorithm>
@@ -81,7 +82,7 @@ template <class Kernel>
 template <class Kernel, int Rows = Kernel::tile_rows>
 inline void tile_of(std::int64_t rows, const float* a, const float* b, std::int64_t steps,
                     const Destination<typename Kernel::Element>& to, std::int64_t columns) {
-  if constexpr (requires { Kernel::tile(rows, a, b, steps, to, columns); }) {
+  if constexpr (Kernel::own_rows) {
     Kernel::tile(rows, a, b, steps, to, columns);
   } else {
     if (rows == Rows) return Kernel::template tile<Rows>(a, b, steps, to, columns);
@@ -91,7 +92,7 @@ inline void tile_of(std::int64_t rows, const float* a, const float* b, std::int6
 
 template <class Kernel>
 inline void pack_rows(const Strided<typename Kernel::Element>& x, std::int64_t count, std::int64_t k, float* out) {
-  if constexpr (requires { Kernel::pack_rows(x, count, k, out); })
+  if constexpr (Kernel::own_rows)
     Kernel::pack_rows(x, count, k, out);
   else
     Kernel::template pack<Kernel::tile_rows>(x, count, k, out);
