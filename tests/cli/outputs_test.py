@@ -196,7 +196,9 @@ def optimizers(c):
     run = {**LEARNS, "max_steps": 4, "save_strategy": "steps", "save_steps": 2, "weight_decay": 0.01}
     seen = {}
     for name, more in (("lion", {"learning_rate": 1e-4}), ("adafactor", {}), ("muon", {"optim_args": {"ns_steps": 4}}),
-                       ("muon", {**LORA, "lora_modules_to_save": ["norm"], "bf16": True, "float32": None})):
+                       ("muon", {**LORA, "lora_modules_to_save": ["norm"], "bf16": True, "float32": None}),
+                       ("sgd", {"optim_args": {"momentum": 0.9, "nesterov": True}}), ("adagrad", {"optim_args": {"lr_decay": 0.1}}),
+                       ("rmsprop", {"optim_args": "centered=true,momentum=0.5"}), ("sgd", {"bf16": True, "float32": None})):
         c.train({**run, "optimizer": name, "output_dir": "whole", **more}).expect(0)
         c.train({**run, "optimizer": name, "output_dir": "half", **more}, "--resume-from-checkpoint", "whole/checkpoint-2").expect(0)
         weights = "adapter_model.safetensors" if "adapter" in more else "model.safetensors"
@@ -207,18 +209,58 @@ def optimizers(c):
         c.train({**run, **more, "output_dir": "other", "optim_args": None}, "--resume-from-checkpoint", "whole/checkpoint-2").expect(1, "[rlalgo.run.12]", "update rule")
         shutil.rmtree(c.folder / "whole")
         shutil.rmtree(c.folder / "half")
-    assert len(set(seen.values())) == 3
+    assert len(set(seen.values())) == 6
     c.train({"optimizer": "schedule_free_adamw"}).expect(2, "[rlalgo.config.10]", "schedule_free_adamw", "average")
     c.train({"optimizer": "muon", "optim_args": {"rank": 3}}).expect(2, "[rlalgo.config.4]", "optim_args.rank")
 
 
+def widened(path):
+    """Name → the bytes of the tensor in float32."""
+    raw = pathlib.Path(path).read_bytes()
+    begin = 8 + struct.unpack("<Q", raw[:8])[0]
+    out = {}
+    for name, entry in header(path).items():
+        values = raw[begin + entry["data_offsets"][0]:begin + entry["data_offsets"][1]]
+        if entry["dtype"] == "BF16":
+            wide = bytearray(2 * len(values))
+            wide[2::4], wide[3::4] = values[::2], values[1::2]
+            values = bytes(wide)
+        out[name] = values
+    return out
+
+
+@case
+def rates_of_groups(c):
+    """A group of rate 0 stays where it was, all others move; ranks and shards have the same groups; a resume compares them and repeats the bytes."""
+    groups = {"lr_groups": [{"name": "still", "modules": ["mlp"], "lr": 0}], "embedding_lr_scale": 3.0}
+    run = {**LEARNS, "max_steps": 4, "save_strategy": "steps", "save_steps": 2, **groups}
+    start = widened(MODEL / "model.safetensors")
+    c.train({**run, "output_dir": "whole"}).expect(0)
+    end = widened(c.folder / "whole/model.safetensors")
+    for name, values in end.items():
+        assert (values == start[name]) == ("mlp" in name), name
+    c.train({**run, "output_dir": "half"}, "--resume-from-checkpoint", "whole/checkpoint-2").expect(0)
+    for file in ("model.safetensors", "checkpoint-4/optimizer.safetensors"):
+        assert (c.folder / "half" / file).read_bytes() == (c.folder / "whole" / file).read_bytes(), file
+    c.train({**run, "embedding_lr_scale": 2.0, "output_dir": "other"}, "--resume-from-checkpoint", "whole/checkpoint-2").expect(
+        1, "[rlalgo.run.12]", "embedding_lr_scale")
+    c.config({**run, "output_dir": "shards", "fsdp": ["full_shard"], "fsdp_version": 2})
+    c.run("train", "config.yaml", "--nproc-per-node", "2").expect(0)
+    for name, values in widened(c.folder / "shards/model.safetensors").items():
+        assert (values == start[name]) == ("mlp" in name), name
+    c.train({**run, **LORA, "embedding_lr_scale": None, "lr_groups": None, "loraplus_lr_ratio": 16, "output_dir": "plus"}).expect(0)
+    c.train({**run, "embedding_lr_scale": None, "lr_groups": [{"name": "lost", "modules": ["no_such_map"], "lr": 1}]}).expect(
+        2, "[rlalgo.optim.10]", "lost")
+
+
 @case
 def optimizers_of_several_ranks(c):
-    for name in ("lion", "adafactor", "muon"):
+    for name in ("lion", "adafactor", "muon", "sgd", "adagrad", "rmsprop"):
         c.config({**LEARNS, "optimizer": name, "micro_batch_size": 8, "max_steps": 3})
         c.run("train", "config.yaml", "--nproc-per-node", "2").expect(0, "done: step 3")
-    c.config({**LEARNS, "optimizer": "lion", "fsdp": ["full_shard"], "fsdp_version": 2})
-    c.run("train", "config.yaml", "--nproc-per-node", "2").expect(0, "done: step 2")
+    for name in ("lion", "sgd", "adagrad", "rmsprop"):
+        c.config({**LEARNS, "optimizer": name, "fsdp": ["full_shard"], "fsdp_version": 2})
+        c.run("train", "config.yaml", "--nproc-per-node", "2").expect(0, "done: step 2")
     c.config({**LEARNS, "optimizer": "muon", "fsdp": ["full_shard"], "fsdp_version": 2})
     c.run("train", "config.yaml", "--nproc-per-node", "2").expect(2, "[rlalgo.config.37]", "muon")
 

@@ -208,7 +208,7 @@ def adamw_8bit(c):
     c.train({**run, "optimizer": "adamw_8bit", "output_dir": "other"}, "--resume-from-checkpoint", "full/checkpoint-3").expect(
         1, "run.12", "moments of the optimizer")
     c.train({**run, "output_dir": "other", "force_resume": True}, "--resume-from-checkpoint", "whole/checkpoint-3").expect(1, "optim.1")
-    c.train({"optimizer": "sgd"}).expect(2, "[rlalgo.config.10]", "adamw_8bit")
+    c.train({"optimizer": "adopt_adamw"}).expect(2, "[rlalgo.config.10]", "adamw_8bit")
 
 
 @case

@@ -68,6 +68,9 @@ const std::vector<Json>& bases() {
       with(pairs, R"({"lr_scheduler": "cosine_warmup_with_min_lr", "lr_scheduler_kwargs": {"min_lr_rate": 0.1}})"),
       with(pairs, R"({"optimizer": "muon"})"),
       with(pairs, R"({"optimizer": "adafactor"})"),
+      with(pairs, R"({"optimizer": "sgd"})"),
+      with(pairs, R"({"optimizer": "adagrad"})"),
+      with(pairs, R"({"optimizer": "rmsprop"})"),
       with(pairs, R"({"val_set_size": 0.1, "loss_watchdog_threshold": 3.0})"),
       gym,
       with(gym, R"({"nemo_gym_multi_turn": true})"),
@@ -171,6 +174,7 @@ std::vector<std::string> good_values(const Key& row) {
       {"context_parallel_size", {}},
       {"sequence_parallel_degree", {}},
       {"nemo_gym_enabled", {}},
+      {"lr_groups", {"[{name: a, modules: [q_proj], lr: 1e-5}]"}},
       {"optim_args.decay_rate", {"-0.5"}}};
   if (const auto found = own.find(row.name); found != own.end()) return found->second;
   const Json now = row.target.json(row.target.at);

@@ -59,6 +59,15 @@ TEST_CASE("a name of an optimizer gives its state") {
   CHECK(state_of(parse("optimizer: adafactor\n")) ==
         Names{"w.exp_avg_sq_row", "w.exp_avg_sq_col", "w.step", "v.exp_avg_sq", "v.step"});
   CHECK(state_of(parse("optimizer: muon\n")) == Names{"w.momentum_buffer", "v.exp_avg", "v.exp_avg_sq", "v.step"});
+  CHECK(state_of(parse("optimizer: sgd\n")).empty());
+  CHECK(state_of(parse("optimizer: sgd\noptim_args: {momentum: 0.9}\n")) ==
+        Names{"w.momentum_buffer", "w.step", "v.momentum_buffer", "v.step"});
+  // The schedule sets one.
+  CHECK(state_of(parse("optimizer: sgd\nlr_scheduler: one_cycle\n")).size() == 4);
+  CHECK(state_of(parse("optimizer: adagrad\n")) == Names{"w.sum", "w.step", "v.sum", "v.step"});
+  CHECK(state_of(parse("optimizer: rmsprop\n")) == Names{"w.square_avg", "v.square_avg"});
+  CHECK(state_of(parse("optimizer: rmsprop\noptim_args: {centered: true, momentum: 0.5}\n")) ==
+        Names{"w.square_avg", "w.grad_avg", "w.momentum_buffer", "v.square_avg", "v.grad_avg", "v.momentum_buffer"});
   const RunConfig eight = parse("optimizer: lion_8bit\n");
   REQUIRE(eight.warnings.size() == 1);
   CHECK(lacks(eight.warnings[0], {"lion_8bit", "trains as Lion", "float32"}) == "");
@@ -80,6 +89,17 @@ TEST_CASE("keys and arguments reach the optimizer") {
   for (const char* one :
        {"clip_threshold: 0.1", "decay_rate: -0.1", "beta1: 0.9", "scale_parameter: true", "eps: [0.5, 1e-3]"})
     CHECK(differs(adafactor, adafactor + "optim_args: {" + one + "}\n"));
+  const std::string sgd = "optimizer: sgd\n", adagrad = "optimizer: adagrad\n", rmsprop = "optimizer: rmsprop\n";
+  for (const std::string& one : {sgd, adagrad, rmsprop}) CHECK(differs(one, one + "weight_decay: 0.1\n"));
+  CHECK(differs(sgd, sgd + "optim_args: {momentum: 0.5}\n"));
+  for (const char* one : {"dampening: 0.5", "nesterov: true"})
+    CHECK(differs(sgd + "optim_args: {momentum: 0.5}\n", sgd + "optim_args: {momentum: 0.5, " + one + "}\n"));
+  for (const char* one : {"lr_decay: 0.5", "eps: 0.5"})
+    CHECK(differs(adagrad, adagrad + "optim_args: {" + one + "}\n"));
+  for (const char* one : {"alpha: 0.5", "eps: 0.5", "momentum: 0.5", "centered: true"})
+    CHECK(differs(rmsprop, rmsprop + "optim_args: {" + one + "}\n"));
+  CHECK_FALSE(differs(sgd + "optim_args: {momentum: 0.5, nesterov: true}\n",
+                      sgd + "optim_args: \"momentum=0.5,nesterov=True\"\n"));
   // As one text, as transformers has it.
   CHECK_FALSE(differs(muon + "optim_args: {momentum: 0.1, nesterov: false}\n",
                       muon + "optim_args: \"momentum=0.1, nesterov=False\"\n"));
@@ -101,22 +121,32 @@ TEST_CASE("arguments that an optimizer does not take are refused by name") {
         "");
   CHECK(lacks(error_of("optim_args: {beta1: 0.5}\n"), {"config.10: ", "optim_args", "adam_epsilon"}) == "");
   CHECK(error_of("optim_args: {}\n") == "nothing");
+  for (const char* name : {"sgd", "adagrad", "rmsprop"})
+    CHECK(lacks(error_of(std::string("optimizer: ") + name + "\noptim_args: {weight_decay: 0.1}\n"),
+                {"config.10: ", "optim_args.weight_decay", "the key weight_decay"}) == "");
+  for (const char* args : {"{nesterov: true}", "{nesterov: true, momentum: 0.9, dampening: 0.1}"})
+    CHECK(lacks(error_of(std::string("optimizer: sgd\noptim_args: ") + args + "\n"), {"config.8: ", "nesterov"}) == "");
+  CHECK(lacks(error_of("optimizer: adagrad\noptim_args: {momentum: 0.9}\n"), {"config.4: ", "optim_args.momentum"}) ==
+        "");
 }
 
 TEST_CASE("optimizers that are not here say why, and what their updates cannot do is refused") {
   for (const char* name : {"schedule_free_adamw", "schedule_free_sgd"})
     CHECK(lacks(error_of(std::string("optimizer: ") + name + "\n"), {"config.10: ", name, "average", "lr_scheduler"}) ==
           "");
-  CHECK(lacks(error_of("optimizer: sgd\n"), {"config.10: ", "optimizer sgd", "muon"}) == "");
+  CHECK(lacks(error_of("optimizer: ademamix\n"), {"config.10: ", "optimizer ademamix", "muon"}) == "");
   const std::string cycle = "lr_scheduler: one_cycle\n";
   CHECK(lacks(error_of("optimizer: adafactor\n" + cycle), {"config.8: ", "cycle_momentum"}) == "");
   CHECK(error_of("optimizer: adafactor\n" + cycle + "lr_scheduler_kwargs: {cycle_momentum: false}\n") == "nothing");
   CHECK(error_of("optimizer: adafactor\n" + cycle + "optim_args: {beta1: 0.9}\n") == "nothing");
-  CHECK(error_of("optimizer: lion\n" + cycle) == "nothing");
+  CHECK(lacks(error_of("optimizer: adagrad\n" + cycle), {"config.8: ", "adagrad", "cycle_momentum"}) == "");
+  for (const char* name : {"lion", "sgd", "rmsprop"})
+    CHECK(error_of(std::string("optimizer: ") + name + "\n" + cycle) == "nothing");
   for (const char* name : {"adafactor", "muon"})
     CHECK(lacks(error_of(std::string("fsdp: [full_shard]\nfsdp_version: 2\noptimizer: ") + name + "\n", 2),
                 {"config.37: ", name, "lion"}) == "");
-  CHECK(error_of("fsdp: [full_shard]\nfsdp_version: 2\noptimizer: lion\n", 2) == "nothing");
+  for (const char* name : {"lion", "sgd", "adagrad", "rmsprop"})
+    CHECK(error_of(std::string("fsdp: [full_shard]\nfsdp_version: 2\noptimizer: ") + name + "\n", 2) == "nothing");
 }
 
 TEST_CASE("a resume compares what moves the weights") {
@@ -128,5 +158,6 @@ TEST_CASE("a resume compares what moves the weights") {
   CHECK(rule("") == "none");
   CHECK(rule("optimizer: paged_lion_32bit\n") == "lion");
   CHECK(rule("optimizer: adafactor\n") == "adafactor");
-  CHECK(rule("optimizer: muon\n") == "muon");
+  for (const char* name : {"muon", "sgd", "adagrad", "rmsprop"})
+    CHECK(rule(std::string("optimizer: ") + name + "\n") == name);
 }

@@ -494,7 +494,7 @@ TEST_CASE("everything that is refused is said at once, by line, and nothing that
       "rl: grpo\n"                           // 2
       "learning_rate: fast\n"                // 3: no number
       "micro_batch_size: 8\n"                // 4
-      "embedding_lr: 1e-4\n"                 // 5: not here
+      "neftune_noise_alpha: 5\n"             // 5: not here
       "gradient_acumulation_steps: 4\n"      // 6: unknown
       "warmup_steps: 10\n"                   // 7
       "warmup_ratio: 0.1\n"                  // 8: both
@@ -512,7 +512,7 @@ TEST_CASE("everything that is refused is said at once, by line, and nothing that
   REQUIRE(lines.size() == 6);
   CHECK(lacks(lines[0], {"config.45: ", "5 problems"}) == "");
   CHECK(lacks(lines[1], {"  [rlalgo.config.5] ", "learning_rate", "c.yaml:3"}) == "");
-  CHECK(lacks(lines[2], {"  [rlalgo.config.10] ", "embedding_lr", "c.yaml:5", "one learning_rate"}) == "");
+  CHECK(lacks(lines[2], {"  [rlalgo.config.10] ", "neftune_noise_alpha", "c.yaml:5", "no noise"}) == "");
   CHECK(lacks(lines[3], {"  [rlalgo.config.4] ", "c.yaml:6; did you mean gradient_accumulation_steps?"}) == "");
   CHECK(lacks(lines[4], {"  [rlalgo.config.8] ", "c.yaml:7 and c.yaml:8; remove one"}) == "");
   CHECK(lacks(lines[5], {"  [rlalgo.config.6] ", "trl.temperature", "c.yaml:11"}) == "");
@@ -585,7 +585,7 @@ TEST_CASE("no part of a file ends the judging of the rest") {
                                           "val_set_size: 2",
                                           "warmup_steps: -1",
                                           "save_total_limit: -5",
-                                          "embedding_lr: 1",
+                                          "neftune_noise_alpha: 1",
                                           "dpo_loss_type: [sigmoid]",
                                           "dp_shard_size: 0",
                                           "datasets: [{path: x, splt: y}]",
@@ -638,7 +638,7 @@ TEST_CASE("--allow-unsupported turns what changes no number into warnings, and n
     CHECK(parse(minimal + line + "allow_unsupported: true\n").warnings == run.warnings);
   }
   CHECK(lacks(error_of(minimal + "tensor_parallel_size: 2\n"), {"leave it out with --allow-unsupported"}) == "");
-  for (const char* line : {"embedding_lr: 1e-4\n", "load_in_4bit: true\n", "zzzz: 1\n", "relora: true\n",
+  for (const char* line : {"neftune_noise_alpha: 5\n", "load_in_4bit: true\n", "zzzz: 1\n", "relora: true\n",
                            "load_best_model_at_end: true\n", "fp16: true\n"})
     CHECK(error_of(minimal + line, {"--allow-unsupported"}) != "nothing");
 }

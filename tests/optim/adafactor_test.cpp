@@ -71,6 +71,7 @@ TEST_CASE("Adafactor's state of a matrix is a row and a column; it repeats itsel
   rule_path::expect_repeatable<optim::Adafactor>({.weight_decay = 0.1});
   rule_path::expect_repeatable<optim::Adafactor>({.beta1 = 0.9, .scale_parameter = true});
   rule_path::expect_idle<optim::Adafactor>({});
+  rule_path::expect_rates<optim::Adafactor>({.weight_decay = 0.1});
   auto p = rule_path::parameters();
   std::int64_t elements = 0;
   for (const auto& [name, value] : optim::Adafactor(p).state()) elements += value.numel();

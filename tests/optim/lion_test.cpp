@@ -52,6 +52,7 @@ TEST_CASE("Lion walks the path of lion-pytorch") {
 TEST_CASE("Lion repeats itself, leaves idle parameters alone, and serves for shards") {
   rule_path::expect_repeatable<optim::Lion>({.weight_decay = 0.1});
   rule_path::expect_idle<optim::Lion>({});
+  rule_path::expect_rates<optim::Lion>({.weight_decay = 0.1});
   // Element by element: parts of a parameter move as the whole does.
   auto whole = rule_path::parameters();
   rule_path::set_gradients(whole, 0);

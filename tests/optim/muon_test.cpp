@@ -111,6 +111,7 @@ TEST_CASE("what is no matrix is moved by AdamW, with the epsilon beside the unco
 TEST_CASE("Muon repeats itself and leaves idle parameters alone; its momentum can be moved") {
   rule_path::expect_repeatable<optim::Muon>({.weight_decay = 0.1});
   rule_path::expect_idle<optim::Muon>({});
+  rule_path::expect_rates<optim::Muon>({.weight_decay = 0.1});
   auto p = rule_path::parameters(), q = rule_path::parameters();
   optim::Muon one(p, {.momentum = 0.5}), other(q);
   other.set_momentum(0.5);

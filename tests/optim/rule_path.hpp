@@ -112,6 +112,59 @@ void expect_repeatable(const typename O::Config& config) {
   }
 }
 
+// A parameter with a factor moves as one that an optimizer of its own moves at that rate; the others as without factors.
+template <class O>
+void expect_rates(const typename O::Config& config) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    auto together = parameters(dtype), plain = parameters(dtype);
+    O grouped(together, config), one_rate(plain, config);
+    grouped.set_rates({{"tall", 16.0}, {"plain", 0.25}});
+    walk(grouped, together, 0, 4);
+    walk(one_rate, plain, 0, 4);
+    CHECK(together[0].value.detach().equal(plain[0].value.detach()));
+    for (const auto& [k, factor] : {std::pair{std::size_t{1}, 16.0}, std::pair{std::size_t{2}, 0.25}}) {
+      CHECK_FALSE(together[k].value.detach().equal(plain[k].value.detach()));
+      auto all = parameters(dtype);
+      O alone({all[k]}, config);
+      for (int t = 0; t < 4; ++t) {
+        set_gradients(all, t);
+        alone.step(1e-2 * (1 - t / 10.0) * factor);
+        alone.zero_grad();
+      }
+      CHECK(together[k].value.detach().equal(all[k].value.detach()));
+    }
+    grouped.set_rates({});  // again one rate for all
+    one_rate.set_rates({{"no such parameter", 2.0}});
+    for (std::size_t k = 0; k < plain.size(); ++k) plain[k].value.detach().copy_(together[k].value.detach());
+    std::map<std::string, Tensor> state;
+    for (const auto& [name, value] : grouped.state()) state[name] = value.clone();
+    one_rate.load_state(state);
+    walk(grouped, together, 4, 6);
+    walk(one_rate, plain, 4, 6);
+    for (std::size_t k = 0; k < plain.size(); ++k) CHECK(together[k].value.detach().equal(plain[k].value.detach()));
+  }
+}
+
+// Parts of a parameter move as the whole does: it serves for shards.
+template <class O>
+void expect_divisible(const typename O::Config& config) {
+  auto whole = parameters();
+  std::vector<Parameter> parts;
+  const auto part = [](const Tensor& x, int half) {
+    return x.flatten().narrow(0, half * 7, half == 0 ? 7 : 8).clone();
+  };
+  for (const int half : {0, 1})
+    parts.push_back({"part" + std::to_string(half), part(whole[0].value.detach(), half).requires_grad_(), true});
+  O one(whole, config), other(parts, config);
+  for (int t = 0; t < 3; ++t) {
+    set_gradients(whole, t);
+    for (const int half : {0, 1}) parts[half].value.mutable_grad() = part(whole[0].value.grad(), half);
+    one.step(1e-2);
+    other.step(1e-2);
+  }
+  CHECK(at::cat({parts[0].value.detach(), parts[1].value.detach()}).equal(whole[0].value.detach().flatten()));
+}
+
 // A parameter that is not trained has no state, one without gradient is left alone.
 template <class O>
 void expect_idle(const typename O::Config& config) {

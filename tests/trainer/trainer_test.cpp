@@ -228,6 +228,48 @@ TEST_CASE("a schedule that follows evaluations, or moves a momentum, needs them"
   CHECK_THROWS_WITH(make(trainer::TrainerConfig(), "reduce_lr_on_plateau"), Contains("[rlalgo.trainer.23]"));
 }
 
+TEST_CASE("groups of parameters have rates of their own in a trainer") {
+  const Folder folder;
+  const auto train = [&]<class O>(trainer::BasicTrainerConfig<O> settings, double rate, optim::ParameterGroups groups) {
+    const auto bandit = std::make_shared<rlalgo::support::Bandit>(4, at::kDouble);
+    Pulls pulls{*bandit};
+    const auto rollouts = std::make_shared<sampler::Rollouts<Pulls>>(
+        std::vector<data::TokenizedPrompt>(3, {.row = 0, .ids = {0}, .prompt = "p", .columns = {}}), pulls,
+        std::vector<sampler::WeightedReward>{
+            {reward::from("arm", [](const reward::Sample& s) { return static_cast<double>(s.ids.back()); })}},
+        [](auto) { return std::string("t"); },
+        sampler::RolloutsConfig{.geometry = {.micro_batch_size = 24, .num_generations = 8}},
+        sync::SharedWeights().version_source());
+    settings.schedule = {.name = "constant", .learning_rate = rate, .warmup_steps = 0, .total_steps = 3};
+    settings.groups = std::move(groups);
+    settings.loop.max_steps = 3;
+    settings.loop.output_dir = folder.path / "out";
+    settings.loop.progress = false;
+    trainer::Trainer<RatioLoss, advantage::GroupRelative<>, sampler::Rollouts<Pulls>, aggregation::SumThenNormalize,
+                     sync::SharedWeights, O>
+        trainer(settings, {.policy = bandit,
+                           .loss = {},
+                           .estimator = advantage::GroupRelative<>(),
+                           .sampler = rollouts,
+                           .aggregation = {},
+                           .sync = {}});
+    CHECK(trainer.run().step == 3);
+    return bandit->logits.detach().clone();
+  };
+  const auto all = [](double rate) {
+    return optim::ParameterGroups{{.name = "all", .has = [](const model::Parameter&) { return true; }, .rate = rate}};
+  };
+  const at::Tensor slow = train(trainer::TrainerConfig(), 0.1, {});
+  CHECK(train(trainer::TrainerConfig(), 0.05, all(2.0)).equal(slow));
+  CHECK_FALSE(train(trainer::TrainerConfig(), 0.1, all(2.0)).equal(slow));
+  using Catch::Matchers::Contains;
+  CHECK_THROWS_WITH(train(trainer::BasicTrainerConfig<Momentum>(), 0.1, all(2.0)), Contains("[rlalgo.optim.11]"));
+  CHECK_NOTHROW(train(trainer::BasicTrainerConfig<Momentum>(), 0.1, all(1.0)));
+  CHECK_THROWS_WITH(train(trainer::TrainerConfig(), 0.1,
+                          {{.name = "nobody", .has = [](const model::Parameter&) { return false; }, .rate = 2.0}}),
+                    Contains("[rlalgo.optim.10]") && Contains("nobody"));
+}
+
 TEST_CASE("weights of another shape are refused before any is taken") {
   const Folder folder;
   Run run({.micro_batch_size = 24, .num_generations = 8}, 1, folder.path);

@@ -1,10 +1,14 @@
 // The definitions of tensor/, optim/ and trainer/, compiled once (RlalgoCompiled.cmake).
 #include <rlalgo/optim/detail/adafactor_impl.hpp>
+#include <rlalgo/optim/detail/adagrad_impl.hpp>
 #include <rlalgo/optim/detail/adamw_8bit_impl.hpp>
 #include <rlalgo/optim/detail/adamw_impl.hpp>
 #include <rlalgo/tensor/detail/blockwise_8bit_impl.hpp>
 #include <rlalgo/optim/detail/lion_impl.hpp>
 #include <rlalgo/optim/detail/muon_impl.hpp>
+#include <rlalgo/optim/detail/parameter_groups_impl.hpp>
+#include <rlalgo/optim/detail/rmsprop_impl.hpp>
+#include <rlalgo/optim/detail/sgd_impl.hpp>
 #include <rlalgo/optim/detail/schedule_impl.hpp>
 #include <rlalgo/tensor/detail/attention_impl.hpp>
 #include <rlalgo/tensor/detail/bfloat16_head_impl.hpp>

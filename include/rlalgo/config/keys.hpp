@@ -42,13 +42,11 @@ inline void append(Keys& out, Keys rows) {
     for (Keys rows : {bits_keys(c.bnb), quantisation_keys(c.bnb), bnb_keys(c.bnb)})
       detail::append(out, std::move(rows));
   const bool prompted = !is_preference(c) && !matches_features(c);
-  for (Keys rows :
-       {model_keys(c), token_keys(c), prompted ? Keys{prompt_length_key(c)} : Keys(), data_keys(c), step_keys(c),
-        Keys{optimizer_key(c)}, rate_keys(c), schedule_keys(c), update_keys(c), output_keys(c), gym_keys(c.nemo_gym)})
+  for (Keys rows : {model_keys(c), token_keys(c), prompted ? Keys{prompt_length_key(c)} : Keys(), data_keys(c),
+                    step_keys(c), Keys{optimizer_key(c)}, rate_keys(c), schedule_keys(c), update_keys(c),
+                    rate_group_keys(c.groups), output_keys(c), gym_keys(c.nemo_gym)})
     detail::append(out, std::move(rows));
-  const UpdateRule rule = optimizer_named(c.optimizer).rule;
-  if (rule == UpdateRule::muon) detail::append(out, muon_keys(c.muon));
-  if (rule == UpdateRule::adafactor) detail::append(out, adafactor_keys(c.adafactor));
+  detail::append(out, optimizer_argument_keys(c, optimizer_named(c.optimizer).rule));
   return out;
 }
 
@@ -81,8 +79,8 @@ void for_each_reading(F&& visit) {
            });
     with([](RunConfig&) {},
          [](RunConfig& c) {
-           Keys out = muon_keys(c.muon);
-           detail::append(out, adafactor_keys(c.adafactor));
+           Keys out;
+           for (const OptimizerName& row : optimizer_names()) detail::append(out, optimizer_argument_keys(c, row.rule));
            return out;
          });
   }
@@ -119,6 +117,7 @@ struct KeySection {
              rate_keys(c),
              arguments_keys(),
              update_keys(c),
+             rate_group_keys(c.groups),
              sharding_keys(),
              other_layout_keys()});
     section("output", "", {output_keys(c), file_format_keys()});

@@ -48,7 +48,6 @@ struct Reason {
     {"model_config overrides_of_model_config", "edit config.json in the model's directory instead", "model_overrides"},
     {"model_kwargs overrides_of_model_kwargs", "no load options are passed on", "model_kwargs"},
     {"reinit_weights", "start from a checkpoint directory; random weights are not made", "reinit_weights"},
-    {"embedding_lr embedding_lr_scale lr_groups loraplus_lr_ratio", "all weights share one learning_rate here", "lr_group loraplus"},
     {"optim_target_modules", "all weights are trained; unfrozen_parameters names some"},
     {"neftune_noise_alpha noisy_embedding_alpha", "no noise is added to embeddings", "neftune"},
     {"early_stopping_patience", "set max_steps, or stop with Ctrl-C: the run saves and can be resumed"},
@@ -122,7 +121,6 @@ struct Reason {
     {"lora_on_cpu qlora_sharded_model_loading merge_method peft_autocast_adapter_dtype", "adapters are float32 and in memory", "",
         "model/lora.hpp float32"},
     {"merge_lora", "`rlalgo merge-lora` merges"},
-    {"loraplus_lr_embedding", "loraplus_lr_ratio is not set"},
     {"ddp_bucket_cap_mb ddp_broadcast_buffers ddp_find_unused_parameters ddp accelerator_config deepcompile world_size local_rank use_ray "
         "resources_per_worker", "ranks are started by --nproc-per-node or torchrun; see docs/distributed.md", "accelerator_config",
         "distributed/process_world.hpp torchrun"},

@@ -60,18 +60,18 @@ namespace rlalgo::config {
     key("batch_size", "`micro_batch_size` × `gradient_accumulation_steps`, in place of the second").by("whole number", nullptr)
         .within(count(1)),
     key("lr_scheduler_kwargs", "options of `lr_scheduler`, see below").by("section", nullptr),
-    key("optim_args", "arguments of `muon` and `adafactor`, as a section or as `\"name=value,name=value\"`; any other is refused by name")
+    key("optim_args", "arguments of `muon`, `adafactor`, `sgd`, `adagrad` and `rmsprop`, as a section or as `\"name=value,name=value\"`; any other is refused by name")
         .by("section, text", nullptr),
   };
 }
 
-// Names in those sections that a reader of their own takes; of the others: schedule_keys(), muon_keys(), adafactor_keys().
+// Names in those sections that a reader of their own takes; of the others: schedule_keys(), optimizer_argument_keys().
 [[nodiscard]] inline Keys nested_argument_keys() {
   return {
     key("lr_scheduler_kwargs.lr_end", "where `polynomial` ends, below `learning_rate`").by("number", nullptr).within(at_least(0)),
     key("lr_scheduler_kwargs.min_lr_rate", "where cosines end, as a share of the peak").by("number", nullptr).within(fraction),
     key("lr_scheduler_kwargs.min_lr", "where they, or a plateau's cuts, end, as a rate").by("number", nullptr).within(at_least(0)),
-    key("optim_args.eps", "of `adafactor`: two numbers").by("list of numbers, text", nullptr),
+    key("optim_args.eps", "of `adafactor` two numbers, of `adagrad` and `rmsprop` one").by("list of numbers, number, text", nullptr),
   };
 }
 

@@ -42,8 +42,8 @@ struct Names {
 // How an optimizer holds its moments: as the master weights, or in blocks of 8 bits (optim/adamw_8bit.hpp).
 enum class Moments { whole, blockwise_8bit };
 
-// What moves a parameter: optim/adamw.hpp, lion.hpp, adafactor.hpp, muon.hpp.
-enum class UpdateRule { adamw, lion, adafactor, muon };
+// What moves a parameter: optim/adamw.hpp, lion.hpp, adafactor.hpp, muon.hpp, sgd.hpp, adagrad.hpp, rmsprop.hpp.
+enum class UpdateRule { adamw, lion, adafactor, muon, sgd, adagrad, rmsprop };
 
 // A spelling of an optimizer. Those that transformers hands to bitsandbytes' AdamW8bit have its moments; `smaller` are others whose
 // state is smaller there: here they train with the whole one, and the run says so.
@@ -80,6 +80,9 @@ struct OptimizerName {
       {.name = "paged_lion_8bit", .smaller = true, .rule = UpdateRule::lion},
       {.name = "adafactor", .rule = UpdateRule::adafactor},
       {.name = "muon", .rule = UpdateRule::muon},
+      {.name = "sgd", .rule = UpdateRule::sgd},
+      {.name = "adagrad", .rule = UpdateRule::adagrad},
+      {.name = "rmsprop", .rule = UpdateRule::rmsprop},
   };
   return names;
 }
@@ -100,7 +103,7 @@ struct OptimizerName {
     for (std::string& other :
          split_words("adopt_adamw came_pytorch dion sinkgd flash_adam flash_sgd flash_sgdw flash_lion "
                      "q_galore_adamw8bit ademamix ademamix_8bit "
-                     "sgd adagrad rmsprop paged_ademamix_32bit paged_ademamix_8bit galore_adamw galore_adamw_8bit "
+                     "paged_ademamix_32bit paged_ademamix_8bit galore_adamw galore_adamw_8bit "
                      "galore_adafactor apollo_adamw "
                      "lomo adalomo grokadamw schedule_free_adamw schedule_free_radam schedule_free_sgd stable_adamw"))
       out.known.push_back(std::move(other));

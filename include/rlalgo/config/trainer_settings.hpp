@@ -5,7 +5,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <rlalgo/config/device.hpp>
 #include <rlalgo/config/outside.hpp>
@@ -16,11 +19,15 @@
 #include <rlalgo/config/supported.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/optim/adafactor.hpp>
+#include <rlalgo/optim/adagrad.hpp>
 #include <rlalgo/optim/adamw.hpp>
 #include <rlalgo/optim/adamw_8bit.hpp>
 #include <rlalgo/optim/any_optimizer.hpp>
 #include <rlalgo/optim/lion.hpp>
 #include <rlalgo/optim/muon.hpp>
+#include <rlalgo/optim/parameter_groups.hpp>
+#include <rlalgo/optim/rmsprop.hpp>
+#include <rlalgo/optim/sgd.hpp>
 #include <rlalgo/run/loop.hpp>
 #include <rlalgo/run/resume.hpp>
 #include <rlalgo/tensor/device.hpp>
@@ -98,9 +105,41 @@ using TrainerSettings = trainer::BasicTrainerConfig<optim::AnyOptimizer>;
     }
     return optim::AnyOptimizer::of<optim::Muon>(out);
   }
+  const auto momentum = [&](double value) { return buffers_momentum(c) ? std::optional(value) : std::nullopt; };
+  if (rule == UpdateRule::sgd)
+    return optim::AnyOptimizer::of<optim::Sgd>({.momentum = momentum(c.sgd.momentum),
+                                                .dampening = c.sgd.dampening,
+                                                .nesterov = c.sgd.nesterov,
+                                                .weight_decay = c.weight_decay});
+  if (rule == UpdateRule::adagrad)
+    return optim::AnyOptimizer::of<optim::Adagrad>(
+        {.lr_decay = c.adagrad.lr_decay, .epsilon = c.adagrad.epsilon, .weight_decay = c.weight_decay});
+  if (rule == UpdateRule::rmsprop)
+    return optim::AnyOptimizer::of<optim::RmsProp>({.alpha = c.rmsprop.alpha,
+                                                    .epsilon = c.rmsprop.epsilon,
+                                                    .centered = c.rmsprop.centered,
+                                                    .momentum = momentum(c.rmsprop.momentum),
+                                                    .weight_decay = c.weight_decay});
   return moments_of(c.optimizer) == Moments::blockwise_8bit
              ? optim::AnyOptimizer::of<optim::AdamW8bit>({.adam = adamw_of(c)})
              : optim::AnyOptimizer::of<optim::AdamW>(adamw_of(c));
+}
+
+// Parameters with rates of their own, as axolotl's trainers have them.
+[[nodiscard]] inline optim::ParameterGroups parameter_groups_of(const RunConfig& c) {
+  const RateGroupsConfig& g = c.groups;
+  if (g.loraplus_lr_ratio) return optim::lora_plus(*g.loraplus_lr_ratio);
+  if (!g.any()) return {};
+  std::vector<optim::ModuleRate> rates;
+  for (const data::Json& group : g.lr_groups)
+    rates.push_back({.name = "lr_groups: " + group.at("name").get<std::string>(),
+                     .modules = group.at("modules").get<std::vector<std::string>>(),
+                     .rate = group.at("lr").get<double>() / c.learning_rate});
+  const double embeddings = g.embedding_lr_scale ? *g.embedding_lr_scale
+                            : g.embedding_lr     ? *g.embedding_lr / c.learning_rate
+                                                 : 1.0;
+  return optim::module_rates(std::move(rates), embeddings,
+                             c.lora ? c.lora->modules_to_save : std::vector<std::string>());
 }
 
 // `method` is the recipe as the report names it; `rows` are training rows.
@@ -110,6 +149,7 @@ using TrainerSettings = trainer::BasicTrainerConfig<optim::AnyOptimizer>;
   t.max_grad_norm = c.max_grad_norm;
   t.dealing = dealing_of(c);
   t.optimizer = optimizer_of(c);
+  t.groups = parameter_groups_of(c);
   t.peak_flops = c.peak_tflops ? *c.peak_tflops * 1e12 : tensor::peak_flops(tensor::describe(device_of(c)));
   t.schedule = schedule_of(c, plan);
   t.schedule_metric = c.metric_for_best_model.value_or("loss");
@@ -145,6 +185,11 @@ using TrainerSettings = trainer::BasicTrainerConfig<optim::AnyOptimizer>;
       break;
     case UpdateRule::muon:
       loop.settings["update rule"] = "muon";
+      break;
+    case UpdateRule::sgd:
+    case UpdateRule::adagrad:
+    case UpdateRule::rmsprop:
+      loop.settings["update rule"] = c.optimizer;
   }
   loop.identity = {{"rl", c.rl},
                    {"seed", c.seed},

@@ -11,11 +11,12 @@
 #include <vector>
 
 #include <rlalgo/config/key.hpp>
+#include <rlalgo/config/rate_group_keys.hpp>
 #include <rlalgo/optim/schedule.hpp>
 
 namespace rlalgo::config {
 
-// optim_args of `optimizer: muon`, and of adafactor (optim/muon.hpp, optim/adafactor.hpp).
+// optim_args of the optimizers that take some (optim/muon.hpp, optim/adafactor.hpp, optim/sgd.hpp, optim/adagrad.hpp, optim/rmsprop.hpp).
 struct MuonArguments {
   double momentum = 0.95;
   bool nesterov = true;
@@ -28,6 +29,17 @@ struct AdafactorArguments {
   std::optional<double> beta1;
   bool scale_parameter = false;
 };
+struct SgdArguments {
+  double momentum = 0.0, dampening = 0.0;
+  bool nesterov = false;
+};
+struct AdagradArguments {
+  double lr_decay = 0.0, epsilon = 1e-10;
+};
+struct RmsPropArguments {
+  double momentum = 0.0, alpha = 0.99, epsilon = 1e-8;
+  bool centered = false;
+};
 
 struct TrainingConfig {
   std::int64_t micro_batch_size = 1;
@@ -38,6 +50,10 @@ struct TrainingConfig {
   std::string optimizer = "adamw_torch_fused";  // see supported.hpp
   MuonArguments muon;
   AdafactorArguments adafactor;
+  SgdArguments sgd;
+  AdagradArguments adagrad;
+  RmsPropArguments rmsprop;
+  RateGroupsConfig groups;
   double learning_rate = 0.0;  // required
   std::string lr_scheduler = "cosine";
   std::optional<double> cosine_min_lr_ratio, cosine_constant_lr_ratio;
@@ -75,7 +91,8 @@ struct TrainingConfig {
   return key("optimizer", t.optimizer, "AdamW. `adamw_8bit`, `adamw_bnb_8bit`, `paged_adamw_8bit`: with moments in 8 bits, as "
       "bitsandbytes has them ([below](#an-optimizer-with-moments-in-8-bits)). Every other spelling of AdamW is the same one; where its "
       "state would be smaller elsewhere (`adamw_torch_8bit`, `ao_adamw_fp8`, `paged_adamw` …), one warning says that it is not here. "
-      "`lion` (`lion_32bit`; the spellings of less memory with a warning), `adafactor`, `muon`: [below](#lion-adafactor-and-muon). Others "
+      "`lion` (`lion_32bit`; the spellings of less memory with a warning), `adafactor`, `muon`, `sgd`, `adagrad`, `rmsprop`: "
+      "[below](#other-optimizers). Others "
       "are refused by name; `schedule_free_*` trains on one point and saves an average of all, which no schedule goes with").by("a name",
       nullptr).free({"spellings of one optimizer; what moves the weights, and whether moments have 8 bits, is compared"});
 }
@@ -185,6 +202,59 @@ struct TrainingConfig {
     key("optim_args.scale_parameter", a.scale_parameter, ""),
   };
 }
+
+[[nodiscard]] inline Keys sgd_keys(SgdArguments& s) {
+  return {
+    key("optim_args.momentum", s.momentum, "").within(at_least(0).below(1)),
+    key("optim_args.dampening", s.dampening, "").within(at_least(0)),
+    key("optim_args.nesterov", s.nesterov, ""),
+  };
+}
+
+[[nodiscard]] inline Keys adagrad_keys(AdagradArguments& a) {
+  return {
+    key("optim_args.lr_decay", a.lr_decay, "").within(at_least(0)),
+    key("optim_args.eps", a.epsilon, "").within(above(0)),
+  };
+}
+
+[[nodiscard]] inline Keys rmsprop_keys(RmsPropArguments& r) {
+  return {
+    key("optim_args.momentum", r.momentum, "").within(at_least(0).below(1)),
+    key("optim_args.alpha", r.alpha, "").within(fraction),
+    key("optim_args.eps", r.epsilon, "").within(above(0)),
+    key("optim_args.centered", r.centered, ""),
+  };
+}
 // clang-format on
+
+// The optim_args of an optimizer; none: it takes none.
+[[nodiscard]] inline Keys optimizer_argument_keys(TrainingConfig& t, UpdateRule rule) {
+  switch (rule) {
+    case UpdateRule::muon:
+      return muon_keys(t.muon);
+    case UpdateRule::adafactor:
+      return adafactor_keys(t.adafactor);
+    case UpdateRule::sgd:
+      return sgd_keys(t.sgd);
+    case UpdateRule::adagrad:
+      return adagrad_keys(t.adagrad);
+    case UpdateRule::rmsprop:
+      return rmsprop_keys(t.rmsprop);
+    case UpdateRule::adamw:
+    case UpdateRule::lion:
+      break;
+  }
+  return {};
+}
+
+[[nodiscard]] inline bool moves_momentum(const TrainingConfig& t) {
+  return t.lr_scheduler == "one_cycle" && t.schedule.one_cycle.cycle_momentum;
+}
+// Whether sgd or rmsprop has buffers of momentum: it is set, or the schedule sets it.
+[[nodiscard]] inline bool buffers_momentum(const TrainingConfig& t) {
+  const bool set = optimizer_named(t.optimizer).rule == UpdateRule::sgd ? t.sgd.momentum > 0 : t.rmsprop.momentum > 0;
+  return set || moves_momentum(t);
+}
 
 }  // namespace rlalgo::config

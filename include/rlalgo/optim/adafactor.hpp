@@ -41,7 +41,7 @@ struct AdafactorConfig {
 class Adafactor {
  public:
   using Config = AdafactorConfig;
-  static constexpr Hooks hooks{.set_momentum = true, .needs_whole_parameters = true};
+  static constexpr Hooks hooks{.set_momentum = true, .needs_whole_parameters = true, .set_rates = true};
 
   // Parameters that do not require grad are not trained and have no state.
   explicit Adafactor(std::vector<model::Parameter> parameters, AdafactorConfig config = {});
@@ -50,6 +50,9 @@ class Adafactor {
 
   // β₁ from the next update on, where there is one.
   void set_momentum(double beta1);
+
+  // Factors of the rate by the names of parameters, from the next update on.
+  void set_rates(const Rates& rates);
 
   void zero_grad();
 
@@ -68,6 +71,7 @@ class Adafactor {
     Tensor square;       // of anything else
     Tensor exp_avg;      // with β₁
     Tensor updates;      // [] float32 in host memory: t
+    double rate = 1.0;   // times that of the schedule
   };
 
   void update(Entry& e, double learning_rate) const;

@@ -14,8 +14,10 @@
 // Errors: [rlalgo.optim.1] a checkpoint's state does not fit the parameters; [.4] a parameter that is not contiguous.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,7 +44,7 @@ struct AdamWConfig {
 class AdamW {
  public:
   using Config = AdamWConfig;
-  static constexpr Hooks hooks{.set_momentum = true, .clips_on_device = true};
+  static constexpr Hooks hooks{.set_momentum = true, .clips_on_device = true, .set_rates = true};
 
   // Parameters that do not require grad are not trained and have no state.
   explicit AdamW(std::vector<model::Parameter> parameters, AdamWConfig config = {});
@@ -56,6 +58,9 @@ class AdamW {
 
   // β₁ from the next update on.
   void set_momentum(double beta1) { config_.beta1 = beta1; }
+
+  // Factors of the rate by the names of parameters, from the next update on.
+  void set_rates(const Rates& rates);
 
   // Drops the gradients and their memory.
   void zero_grad();
@@ -72,15 +77,25 @@ class AdamW {
     MasterWeight weight;
     Tensor exp_avg, exp_avg_sq;  // like the master
     Tensor updates;              // [] float32: t
+    double rate = 1.0;           // times that of the schedule
   };
   // Of one dtype and device.
   struct UpdateList {
     std::vector<Tensor> values, gradients, exp_avgs, exp_avg_sqs, updates;
   };
 
-  void update(double learning_rate, bool decayed);
+  // Parameters that decay alike and have one factor.
+  struct Alike {
+    bool decayed;
+    double rate;
+    friend auto operator<=>(const Alike&, const Alike&) = default;
+    [[nodiscard]] bool has(const Entry& e) const { return e.parameter.weight_decay == decayed && e.rate == rate; }
+  };
+  [[nodiscard]] std::set<Alike> lists() const;
+
+  void update(double learning_rate, const Alike& alike);
   // The same of parameters on another device than the CPU, by lists. `clip` may be null.
-  void update_on_device(double learning_rate, bool decayed, const DeviceClip* clip);
+  void update_on_device(double learning_rate, const Alike& alike, const DeviceClip* clip);
   void update_list(const UpdateList& list, double learning_rate, bool decayed, const DeviceClip* clip) const;
 
   AdamWConfig config_;

@@ -46,7 +46,7 @@ struct AdamW8bitConfig {
 class AdamW8bit {
  public:
   using Config = AdamW8bitConfig;
-  static constexpr Hooks hooks{.set_momentum = true};
+  static constexpr Hooks hooks{.set_momentum = true, .set_rates = true};
 
   // Parameters that do not require grad are not trained and have no state.
   explicit AdamW8bit(std::vector<model::Parameter> parameters, AdamW8bitConfig config = {});
@@ -56,6 +56,9 @@ class AdamW8bit {
 
   // β₁ from the next update on.
   void set_momentum(double beta1);
+
+  // Factors of the rate by the names of parameters, from the next update on.
+  void set_rates(const Rates& rates);
 
   // Drops the gradients and their memory.
   void zero_grad();
@@ -74,6 +77,7 @@ class AdamW8bit {
     Tensor exp_avg, exp_avg_sq;              // like the master, uint8
     Tensor exp_avg_scale, exp_avg_sq_scale;  // [blocks] float32
     Tensor updates;                          // [] float32: t
+    double rate = 1.0;                       // times that of the schedule
   };
 
   AdamWConfig config_;

@@ -3,7 +3,7 @@
 //   AnyOptimizer::Config config = AnyOptimizer::of<AdamW8bit>({.adam = {.weight_decay = 0.1}});
 //
 // Schedules may move a momentum (optim/concept.hpp), so what is behind it has one. Errors: [rlalgo.optim.9] step() with a clip, of an
-// optimizer that cannot.
+// optimizer that cannot; those of parameter_groups.hpp.
 #pragma once
 
 #include <concepts>
@@ -18,6 +18,7 @@
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/optim/adamw.hpp>
 #include <rlalgo/optim/concept.hpp>
+#include <rlalgo/optim/parameter_groups.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::optim {
@@ -32,6 +33,7 @@ class AnyOptimizer {
     [[nodiscard]] virtual bool clips_on_device() const = 0;
     virtual void step(double learning_rate, const DeviceClip& clip) = 0;
     virtual void set_momentum(double beta1) = 0;
+    virtual void set_rates(const Rates& rates) = 0;
     virtual void zero_grad() = 0;
     [[nodiscard]] virtual std::vector<std::pair<std::string, Tensor>> state() const = 0;
     virtual void load_state(const std::map<std::string, Tensor>& state) = 0;
@@ -55,6 +57,7 @@ class AnyOptimizer {
                      .remedy = "ask clips_on_device(), and give it gradients that are clipped"});
     }
     void set_momentum(double beta1) override { optimizer.set_momentum(beta1); }
+    void set_rates(const Rates& rates) override { optim::set_rates(optimizer, rates); }
     void zero_grad() override { optimizer.zero_grad(); }
     [[nodiscard]] std::vector<std::pair<std::string, Tensor>> state() const override { return optimizer.state(); }
     void load_state(const std::map<std::string, Tensor>& state) override { optimizer.load_state(state); }
@@ -62,7 +65,7 @@ class AnyOptimizer {
   };
 
  public:
-  static constexpr Hooks hooks{.set_momentum = true, .clips_on_device = true};
+  static constexpr Hooks hooks{.set_momentum = true, .clips_on_device = true, .set_rates = true};
   // Which optimizer, and how it is set.
   class Config {
    public:
@@ -90,6 +93,7 @@ class AnyOptimizer {
   [[nodiscard]] bool clips_on_device() const { return held_->clips_on_device(); }
   void step(double learning_rate, const DeviceClip& clip) { held_->step(learning_rate, clip); }
   void set_momentum(double beta1) { held_->set_momentum(beta1); }
+  void set_rates(const Rates& rates) { held_->set_rates(rates); }
   void zero_grad() { held_->zero_grad(); }
   [[nodiscard]] std::vector<std::pair<std::string, Tensor>> state() const { return held_->state(); }
   void load_state(const std::map<std::string, Tensor>& state) { held_->load_state(state); }

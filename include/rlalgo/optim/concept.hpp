@@ -8,6 +8,9 @@
 // and, where it has one, of its momentum (Adam's β₁), which it declares (Hooks):
 //   o.set_momentum(β)   from the next update on; asked for by schedules that move it (one_cycle)
 //
+// or that parameters move at rates of their own (parameter_groups.hpp):
+//   o.set_rates(r)      from the next update on a parameter moves at r[its name] times the rate; one without an entry at the rate itself
+//
 // or that the host need not know the norm of the gradients before an update (device_clip.hpp):
 //   o.clips_on_device() whether it can; then
 //   o.step(rate, clip)  the same update of gradients / clip.divisor, and none where clip.skip is 1
@@ -29,6 +32,9 @@
 
 namespace rlalgo::optim {
 
+// Factors of the rate by the names of parameters.
+using Rates = std::map<std::string, double>;
+
 template <class O>
 concept Optimizer = requires(O optimizer, const O constant, const std::map<std::string, tensor::Tensor> state) {
   typename O::Config;
@@ -47,6 +53,7 @@ struct Hooks {
   bool needs_whole_parameters =
       false;                     // no member: its updates are of whole parameters, it does not serve for shards of them
   bool clips_on_device = false;  // bool clips_on_device() const; void step(double, const DeviceClip&)
+  bool set_rates = false;        // void set_rates(const Rates&)
 };
 
 template <class O>
@@ -59,6 +66,8 @@ template <class O>
         { constant.clips_on_device() } -> std::same_as<bool>;
         optimizer.step(1e-6, clip);
       });
+  RLALGO_HOOK(
+      set_rates, requires(O & optimizer, const Rates& rates) { optimizer.set_rates(rates); });
   return declared;
 }
 

@@ -31,7 +31,7 @@ struct LionConfig {
 class Lion {
  public:
   using Config = LionConfig;
-  static constexpr Hooks hooks{.set_momentum = true};
+  static constexpr Hooks hooks{.set_momentum = true, .set_rates = true};
 
   // Parameters that do not require grad are not trained and have no state.
   explicit Lion(std::vector<model::Parameter> parameters, LionConfig config = {});
@@ -40,6 +40,9 @@ class Lion {
 
   // β₁ from the next update on.
   void set_momentum(double beta1) { config_.beta1 = beta1; }
+
+  // Factors of the rate by the names of parameters, from the next update on.
+  void set_rates(const Rates& rates);
 
   void zero_grad();
 
@@ -53,7 +56,8 @@ class Lion {
   struct Entry {
     model::Parameter parameter;
     MasterWeight weight;
-    Tensor exp_avg;  // like the master
+    Tensor exp_avg;     // like the master
+    double rate = 1.0;  // times that of the schedule
   };
 
   LionConfig config_;

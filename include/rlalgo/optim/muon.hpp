@@ -43,7 +43,7 @@ struct MuonConfig {
 class Muon {
  public:
   using Config = MuonConfig;
-  static constexpr Hooks hooks{.set_momentum = true, .needs_whole_parameters = true};
+  static constexpr Hooks hooks{.set_momentum = true, .needs_whole_parameters = true, .set_rates = true};
 
   // Parameters that do not require grad are not trained and have no state.
   explicit Muon(std::vector<model::Parameter> parameters, MuonConfig config = {});
@@ -52,6 +52,9 @@ class Muon {
 
   // μ from the next update on.
   void set_momentum(double momentum) { config_.momentum = momentum; }
+
+  // Factors of the rate by the names of parameters, from the next update on.
+  void set_rates(const Rates& rates);
 
   void zero_grad();
 
@@ -69,6 +72,7 @@ class Muon {
     Tensor buffer;               // of a matrix
     Tensor exp_avg, exp_avg_sq;  // of the others
     Tensor updates;              // [] float32 in host memory: t, of the others
+    double rate = 1.0;           // times that of the schedule
   };
 
   void move_matrix(Entry& e, double learning_rate) const;

@@ -107,9 +107,9 @@ class Trainer {
   Trainer(Config config, Parts parts)
       : config_(std::move(config)),
         parts_(held(std::move(parts))),
-        parameters_(parts_.placement->parameters()),
-        numbers_(detail::numbers_of(parameters_)),
-        optimizer_(parameters_, config_.optimizer),
+        trained_(optim::grouped(config_.groups, parts_.policy->parameters(), parts_.placement->parameters())),
+        numbers_(detail::numbers_of(trained_.parameters)),
+        optimizer_(trained_.parameters, config_.optimizer),
         schedule_(config_.schedule, config_.loop.max_steps),
         experience_({.temperature = config_.temperature,
                      .rows_per_pass = static_cast<std::size_t>(config_.score_rows),
@@ -135,8 +135,8 @@ class Trainer {
                          .remedy = "pass Parts::evaluation, or take another schedule"});
     parts_.placement->require_divisible(optimizer_.state(), optim::hooks_of<O>().needs_whole_parameters);
     share_contexts(parts_.world, config_.dealing, {parts_.policy, parts_.reference});
-    for (const model::Parameter& p : parameters_)
-      mean_elements_ += static_cast<double>(p.value.numel()) / static_cast<double>(parameters_.size());
+    mean_elements_ = detail::mean_elements(trained_.parameters);
+    optim::set_rates(optimizer_, trained_.rates);
   }
 
   // Optimizer step number `index` (0-based): one update of the weights.
@@ -482,7 +482,7 @@ class Trainer {
 
   Config config_;
   Parts parts_;
-  std::vector<model::Parameter> parameters_;
+  optim::GroupedParameters trained_;
   at::TensorOptions numbers_;
   double mean_elements_ = 0.0;  // of a parameter
   O optimizer_;

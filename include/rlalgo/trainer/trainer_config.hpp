@@ -7,6 +7,7 @@
 #include <rlalgo/model/context_split.hpp>
 #include <rlalgo/optim/adamw.hpp>
 #include <rlalgo/optim/concept.hpp>
+#include <rlalgo/optim/parameter_groups.hpp>
 #include <rlalgo/optim/schedule.hpp>
 #include <rlalgo/run/loop.hpp>
 
@@ -35,6 +36,7 @@ struct BasicTrainerConfig {
   double peak_flops =
       0.0;  // of the device of a rank: what train/mfu is a share of; 0 = not known, and there is no train/mfu
   typename O::Config optimizer{};
+  optim::ParameterGroups groups{};  // that have a rate of their own, or do not decay
   optim::ScheduleConfig schedule{};
   std::string schedule_metric = "loss";  // of evaluations, which reduce_lr_on_plateau observes
   run::LoopConfig loop{};

@@ -28,7 +28,12 @@ namespace rlalgo::config::detail {
     case UpdateRule::adafactor:
       return master;
     case UpdateRule::muon:
+    case UpdateRule::adagrad:
       return master + 4.0;
+    case UpdateRule::sgd:
+      return master + (buffers_momentum(config) ? 4.0 : 0.0);
+    case UpdateRule::rmsprop:
+      return master + 4.0 + (buffers_momentum(config) ? 4.0 : 0.0) + (config.rmsprop.centered ? 4.0 : 0.0);
     case UpdateRule::adamw:
       break;
   }

@@ -2,11 +2,15 @@
 //
 //   muon        momentum, nesterov, ns_steps
 //   adafactor   eps: [of squares, of the scale], clip_threshold, decay_rate, beta1, scale_parameter
+//   sgd         momentum, dampening, nesterov
+//   adagrad     lr_decay, eps
+//   rmsprop     momentum, alpha, eps, centered
 //
 // Others take adam_beta1, adam_beta2, adam_epsilon and weight_decay, which are keys of their own.
 //
 // Errors (usage): [rlalgo.config.10] an optimizer that this build has not, or an argument that an optimizer does not take; [.6] a value
-// out of range; [.8] a schedule that moves a momentum that the optimizer has not.
+// out of range; [.8] a schedule that moves a momentum that the optimizer has not, nesterov without a momentum, groups of parameters
+// that exclude each other; [.14] LoRA+ without an adapter.
 #pragma once
 
 #include <string>
@@ -16,6 +20,7 @@
 
 #include <rlalgo/config/detail/read_rows.hpp>
 #include <rlalgo/config/run_config.hpp>
+#include <rlalgo/model/lora_config.hpp>
 
 namespace rlalgo::config::detail {
 
@@ -64,11 +69,27 @@ inline void read_adafactor(Reader& reader, AdafactorArguments& adafactor) {
   apply_lacking(reader, lacking_adafactor_keys());
 }
 
+// Of optim_args: what transformers passes on there without effect.
+[[nodiscard]] inline std::span<const Reason> lacking_decay_keys() {
+  static constexpr Reason reasons[] = {
+      {"weight_decay", "write the key weight_decay: groups of parameters have that one, whatever stands here"}};
+  return reasons;
+}
+
+inline void judge_nesterov(Reader& reader, const SgdArguments& sgd) {
+  if (!sgd.nesterov || (sgd.momentum > 0 && sgd.dampening == 0)) return;
+  reader.refuse(8, {.what = "optim_args.nesterov needs a momentum, and no dampening",
+                    .found = "momentum " + spelled(sgd.momentum) + ", dampening " + spelled(sgd.dampening),
+                    .where = reader.section().find("nesterov")->place.text(),
+                    .remedy = "set optim_args: {momentum: 0.9, nesterov: true}"});
+}
+
 inline void read_optimizer_arguments(Reader& reader, RunConfig& config) {
   const UpdateRule rule = optimizer_named(config.optimizer).rule;
   const Node* node = reader.take("optim_args");
   if (node == nullptr) return;
-  if (rule != UpdateRule::muon && rule != UpdateRule::adafactor) {
+  const Keys rows = optimizer_argument_keys(config, rule);
+  if (rows.empty()) {
     if (node->kind == Kind::mapping && node->members.empty()) return;
     refuse_lacking(reader, "optim_args", "optim_args of " + config.optimizer, *node,
                    rule == UpdateRule::lion ? "use adam_beta1, adam_beta2 and weight_decay"
@@ -78,10 +99,13 @@ inline void read_optimizer_arguments(Reader& reader, RunConfig& config) {
   Node section = *node;
   if (node->kind == Kind::string && !reader.judge("optim_args", [&] { section = arguments_of_text(*node); })) return;
   Reader nested(section, "optim_args.", reader.findings());
-  if (rule == UpdateRule::muon)
-    read_rows(nested, muon_keys(config.muon));
-  else
+  if (rule == UpdateRule::adafactor) {
     read_adafactor(nested, config.adafactor);
+  } else {
+    read_rows(nested, rows);
+    if (rule != UpdateRule::muon) apply_lacking(nested, lacking_decay_keys());
+    if (rule == UpdateRule::sgd) judge_nesterov(nested, config.sgd);
+  }
   nested.finish();
 }
 
@@ -106,14 +130,59 @@ inline void read_optimizer(Reader& reader, RunConfig& config) {
     read_optimizer_arguments(reader, config);
 }
 
+// Says which keys of groups have no effect beside others; after the adapter and the rate were read.
+inline void say_idle_groups(Reader& reader, const RunConfig& config) {
+  const RateGroupsConfig& g = config.groups;
+  const auto say = [&](const char* key, const std::string& reason) {
+    if (const Node* node = reader.section().find(key); node != nullptr && is_on(*node))
+      reader.findings().warnings.push_back(std::string(key) + " (" + node->place.text() + ") has no effect: " + reason);
+  };
+  apply_idle(reader, "loraplus_lr_embedding",
+             g.loraplus_lr_ratio ? "no matrix of an adapter stands on an embedding" : "loraplus_lr_ratio is not set");
+  if (g.loraplus_lr_ratio) {
+    say("embedding_lr", "loraplus_lr_ratio makes the groups");
+    say("embedding_lr_scale", "loraplus_lr_ratio makes the groups");
+    if (config.weight_decay > 0) say("weight_decay", "with loraplus_lr_ratio nothing decays, as in axolotl and PEFT");
+    return;
+  }
+  if (g.embedding_lr_scale) say("embedding_lr", "embedding_lr_scale is there");
+  if (!config.lora || config.lora_model_dir) return;
+  for (const char* path : {"model.embed_tokens", "lm_head"})
+    if (model::is_saved_module(*config.lora, path) || model::is_lora_target(*config.lora, path)) return;
+  for (const char* key : {"embedding_lr", "embedding_lr_scale"})
+    say(key, "neither embed_tokens nor lm_head is trained: name them in lora_modules_to_save");
+}
+
+inline void read_groups(Reader& reader, RunConfig& config) {
+  const Keys rows = rate_group_keys(config.groups);
+  read_rows(reader, rows);
+  say_idle_groups(reader, config);
+  const RateGroupsConfig& g = config.groups;
+  const auto place = [&](const char* key) { return reader.section().find(key)->place.text(); };
+  if (g.loraplus_lr_ratio && !g.lr_groups.empty())
+    reader.refuse(8, {.what = "loraplus_lr_ratio and lr_groups are both set",
+                      .where = place("loraplus_lr_ratio") + " and " + place("lr_groups"),
+                      .remedy = "remove one: lr_groups may name lora_B"});
+  if (g.loraplus_lr_ratio && !config.lora)
+    reader.refuse(14, {.what = "loraplus_lr_ratio has no adapter whose matrices B it could be of",
+                       .where = place("loraplus_lr_ratio"),
+                       .remedy = "set adapter: lora"});
+  const char* rate = !g.lr_groups.empty() ? "lr_groups" : g.embedding_lr ? "embedding_lr" : nullptr;
+  if (rate != nullptr && config.learning_rate == 0.0 && reader.given("learning_rate"))
+    reader.refuse(8, {.what = std::string(rate) + " needs a learning_rate above 0: the schedule moves both alike",
+                      .where = place(rate),
+                      .remedy = "set learning_rate, and name what is trained in unfrozen_parameters"});
+}
+
 // After the schedule was read.
 inline void check_moved_momentum(const RunConfig& config, Refusals& refusals) {
-  if (config.lr_scheduler != "one_cycle" || !config.schedule.one_cycle.cycle_momentum ||
-      optimizer_named(config.optimizer).rule != UpdateRule::adafactor || config.adafactor.beta1)
-    return;
-  refusals.add(8, {.what = "lr_scheduler: one_cycle moves a momentum, and adafactor has none",
+  const UpdateRule rule = optimizer_named(config.optimizer).rule;
+  const bool none = rule == UpdateRule::adagrad || (rule == UpdateRule::adafactor && !config.adafactor.beta1);
+  if (!moves_momentum(config) || !none) return;
+  refusals.add(8, {.what = "lr_scheduler: one_cycle moves a momentum, and " + config.optimizer + " has none",
                    .where = config.place("lr_scheduler"),
-                   .remedy = "set lr_scheduler_kwargs: {cycle_momentum: false}, or optim_args: {beta1: 0.9}"});
+                   .remedy = std::string("set lr_scheduler_kwargs: {cycle_momentum: false}") +
+                             (rule == UpdateRule::adafactor ? ", or optim_args: {beta1: 0.9}" : "")});
 }
 
 }  // namespace rlalgo::config::detail

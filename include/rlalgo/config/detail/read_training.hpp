@@ -99,6 +99,7 @@ inline void read_optimization(Reader& reader, RunConfig& config) {
   read_schedule(reader, config);
   const Keys rows = update_keys(config);
   read_rows(reader, {rows.begin() + 1, rows.end()});
+  read_groups(reader, config);
 }
 
 // Of axolotl's counts and distances 0 is the same as nothing: no evaluation, the usual saving.

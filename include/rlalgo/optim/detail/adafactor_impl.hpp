@@ -15,6 +15,7 @@
 #include <rlalgo/optim/adafactor.hpp>
 #include <rlalgo/optim/detail/by_parameter.hpp>
 #include <rlalgo/optim/detail/named_state.hpp>
+#include <rlalgo/optim/detail/rates.hpp>
 
 namespace rlalgo::optim {
 
@@ -49,7 +50,7 @@ RLALGO_INLINE Adafactor::Adafactor(std::vector<model::Parameter> parameters, Ada
 }
 
 RLALGO_INLINE void Adafactor::step(double learning_rate) {
-  detail::by_parameter(entries_, [&](Entry& e) { update(e, learning_rate); });
+  detail::by_parameter(entries_, [&](Entry& e) { update(e, learning_rate * e.rate); });
 }
 
 RLALGO_INLINE void Adafactor::update(Entry& e, double learning_rate) const {
@@ -85,6 +86,8 @@ RLALGO_INLINE void Adafactor::set_momentum(double beta1) {
                        .remedy = "give it a beta1, or take a schedule that moves the rate alone"});
   config_.beta1 = beta1;
 }
+
+RLALGO_INLINE void Adafactor::set_rates(const Rates& rates) { detail::take_rates(entries_, rates); }
 
 RLALGO_INLINE void Adafactor::zero_grad() {
   for (Entry& e : entries_) e.parameter.value.mutable_grad() = Tensor();

@@ -20,6 +20,7 @@
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/optim/adamw_8bit.hpp>
 #include <rlalgo/optim/detail/named_state.hpp>
+#include <rlalgo/optim/detail/rates.hpp>
 #include <rlalgo/os/thread_pool.hpp>
 #include <rlalgo/tensor/blockwise_8bit.hpp>
 #include <rlalgo/tensor/tensor.hpp>
@@ -136,6 +137,11 @@ RLALGO_INLINE void AdamW8bit::set_momentum(double beta1) {
   others_.set_momentum(beta1);
 }
 
+RLALGO_INLINE void AdamW8bit::set_rates(const Rates& rates) {
+  others_.set_rates(rates);
+  detail::take_rates(entries_, rates);
+}
+
 RLALGO_INLINE void AdamW8bit::zero_grad() {
   others_.zero_grad();
   for (Entry& e : entries_) e.parameter.value.mutable_grad() = Tensor();
@@ -157,14 +163,15 @@ RLALGO_INLINE void AdamW8bit::step(double learning_rate) {
     if (!e.parameter.value.grad().defined()) continue;
     e.updates.add_(1.0);
     const double t = e.updates.item<double>();
+    const double rate = learning_rate * e.rate;
     const double decay = e.parameter.weight_decay ? config_.weight_decay : 0.0;
     gradients.push_back(e.parameter.value.grad().contiguous());
     tensors.push_back({.step = {.beta1 = static_cast<float>(config_.beta1),
                                 .rest1 = static_cast<float>(1.0 - config_.beta1),
                                 .beta2 = static_cast<float>(config_.beta2),
                                 .rest2 = static_cast<float>(1.0 - config_.beta2),
-                                .keep = static_cast<float>(1.0 - learning_rate * decay),
-                                .size = static_cast<float>(-learning_rate / (1.0 - std::pow(config_.beta1, t))),
+                                .keep = static_cast<float>(1.0 - rate * decay),
+                                .size = static_cast<float>(-rate / (1.0 - std::pow(config_.beta1, t))),
                                 .root = static_cast<float>(std::sqrt(1.0 - std::pow(config_.beta2, t))),
                                 .epsilon = static_cast<float>(config_.epsilon)},
                        .gradient = gradients.back().const_data_ptr(),

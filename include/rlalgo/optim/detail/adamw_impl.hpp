@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@
 #include <rlalgo/optim/adamw.hpp>
 #include <rlalgo/optim/detail/master_update.hpp>
 #include <rlalgo/optim/detail/named_state.hpp>
+#include <rlalgo/optim/detail/rates.hpp>
 #include <rlalgo/optim/master_weight.hpp>
 #include <rlalgo/tensor/on_threads.hpp>
 #include <rlalgo/tensor/tensor.hpp>
@@ -44,10 +46,16 @@ RLALGO_INLINE AdamW::AdamW(std::vector<model::Parameter> parameters, AdamWConfig
 
 RLALGO_INLINE void AdamW::step(double learning_rate) {
   const c10::NoGradGuard no_grad;
-  for (const bool decayed : {true, false}) {
-    update(learning_rate, decayed);
-    update_on_device(learning_rate, decayed, nullptr);
+  for (const Alike& alike : lists()) {
+    update(learning_rate * alike.rate, alike);
+    update_on_device(learning_rate * alike.rate, alike, nullptr);
   }
+}
+
+RLALGO_INLINE std::set<AdamW::Alike> AdamW::lists() const {
+  std::set<Alike> out;
+  for (const Entry& e : entries_) out.insert({e.parameter.weight_decay, e.rate});
+  return out;
 }
 
 RLALGO_INLINE bool AdamW::clips_on_device() const {
@@ -59,7 +67,7 @@ RLALGO_INLINE bool AdamW::clips_on_device() const {
 
 RLALGO_INLINE void AdamW::step(double learning_rate, const DeviceClip& clip) {
   const c10::NoGradGuard no_grad;
-  for (const bool decayed : {true, false}) update_on_device(learning_rate, decayed, &clip);
+  for (const Alike& alike : lists()) update_on_device(learning_rate * alike.rate, alike, &clip);
 }
 
 RLALGO_INLINE void AdamW::update_list(const UpdateList& list, double learning_rate, bool decayed,
@@ -72,13 +80,12 @@ RLALGO_INLINE void AdamW::update_list(const UpdateList& list, double learning_ra
                                 /*found_inf=*/clip != nullptr ? given(clip->skip) : std::nullopt);
 }
 
-RLALGO_INLINE void AdamW::update_on_device(double learning_rate, bool decayed, const DeviceClip* clip) {
+RLALGO_INLINE void AdamW::update_on_device(double learning_rate, const Alike& alike, const DeviceClip* clip) {
+  const bool decayed = alike.decayed;
   const std::int64_t most = std::max<std::int64_t>(config_.elements_at_once, 1);
   std::vector<Entry*> moved;
   for (Entry& e : entries_)
-    if (e.parameter.weight_decay == decayed && !e.parameter.value.device().is_cpu() &&
-        e.parameter.value.grad().defined())
-      moved.push_back(&e);
+    if (alike.has(e) && !e.parameter.value.device().is_cpu() && e.parameter.value.grad().defined()) moved.push_back(&e);
   if (moved.empty()) return;
   std::vector<Tensor> counts;
   for (const Entry* e : moved) counts.push_back(e->updates);
@@ -142,6 +149,8 @@ RLALGO_INLINE void AdamW::update_on_device(double learning_rate, bool decayed, c
   for (const auto& [kind, list] : whole) update_list(list, learning_rate, decayed, clip);
 }
 
+RLALGO_INLINE void AdamW::set_rates(const Rates& rates) { detail::take_rates(entries_, rates); }
+
 RLALGO_INLINE void AdamW::zero_grad() {
   for (Entry& e : entries_) e.parameter.value.mutable_grad() = Tensor();
 }
@@ -163,7 +172,8 @@ RLALGO_INLINE void AdamW::load_state(const std::map<std::string, Tensor>& state)
   for (const Entry& e : entries_) e.weight.publish();
 }
 
-RLALGO_INLINE void AdamW::update(double learning_rate, bool decayed) {
+RLALGO_INLINE void AdamW::update(double learning_rate, const Alike& alike) {
+  const bool decayed = alike.decayed;
   UpdateList whole;
 #if defined(__x86_64__)
   // Of a bfloat16 weight whose gradient lies as it does, by a kernel of our own.
@@ -202,7 +212,7 @@ RLALGO_INLINE void AdamW::update(double learning_rate, bool decayed) {
   };
   for (Entry& e : entries_) {
     const Tensor& gradient = e.parameter.value.grad();
-    if (e.parameter.weight_decay != decayed || !gradient.defined() || !e.parameter.value.device().is_cpu()) continue;
+    if (!alike.has(e) || !gradient.defined() || !e.parameter.value.device().is_cpu()) continue;
     e.updates.add_(1.0);
     if (e.weight.separate()) {
 #if defined(__x86_64__)

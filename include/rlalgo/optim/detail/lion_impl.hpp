@@ -11,6 +11,7 @@
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/optim/detail/by_parameter.hpp>
 #include <rlalgo/optim/detail/named_state.hpp>
+#include <rlalgo/optim/detail/rates.hpp>
 #include <rlalgo/optim/lion.hpp>
 
 namespace rlalgo::optim {
@@ -27,13 +28,16 @@ RLALGO_INLINE Lion::Lion(std::vector<model::Parameter> parameters, LionConfig co
 RLALGO_INLINE void Lion::step(double learning_rate) {
   detail::by_parameter(entries_, [&](Entry& e) {
     const Tensor g = e.weight.gradient(), &p = e.weight.master(), &m = e.exp_avg;
+    const double rate = learning_rate * e.rate;
     const Tensor u = m.mul(config_.beta1).add_(g, 1.0 - config_.beta1);
-    if (e.parameter.weight_decay && config_.weight_decay != 0.0) p.mul_(1.0 - learning_rate * config_.weight_decay);
-    p.add_(u.sign_(), -learning_rate);
+    if (e.parameter.weight_decay && config_.weight_decay != 0.0) p.mul_(1.0 - rate * config_.weight_decay);
+    p.add_(u.sign_(), -rate);
     m.mul_(config_.beta2).add_(g, 1.0 - config_.beta2);
     e.weight.publish();
   });
 }
+
+RLALGO_INLINE void Lion::set_rates(const Rates& rates) { detail::take_rates(entries_, rates); }
 
 RLALGO_INLINE void Lion::zero_grad() {
   for (Entry& e : entries_) e.parameter.value.mutable_grad() = Tensor();

@@ -15,6 +15,7 @@
 #include <rlalgo/cpu/features.hpp>
 #include <rlalgo/optim/detail/by_parameter.hpp>
 #include <rlalgo/optim/detail/named_state.hpp>
+#include <rlalgo/optim/detail/rates.hpp>
 #include <rlalgo/optim/muon.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
@@ -73,11 +74,12 @@ RLALGO_INLINE Muon::Muon(std::vector<model::Parameter> parameters, MuonConfig co
 RLALGO_INLINE void Muon::step(double learning_rate) {
   detail::by_parameter(entries_, [&](Entry& e) {
     const Tensor& p = e.weight.master();
-    if (e.parameter.weight_decay && config_.weight_decay != 0.0) p.mul_(1.0 - learning_rate * config_.weight_decay);
+    const double rate = learning_rate * e.rate;
+    if (e.parameter.weight_decay && config_.weight_decay != 0.0) p.mul_(1.0 - rate * config_.weight_decay);
     if (e.buffer.defined())
-      move_matrix(e, learning_rate);
+      move_matrix(e, rate);
     else
-      move_other(e, learning_rate);
+      move_other(e, rate);
     e.weight.publish();
   });
 }
@@ -99,6 +101,8 @@ RLALGO_INLINE void Muon::move_other(Entry& e, double learning_rate) const {
   const double scale = (1.0 - std::pow(config_.beta1, t)) / std::sqrt(1.0 - std::pow(config_.beta2, t));
   e.weight.master().add_(e.exp_avg.div(e.exp_avg_sq.sqrt().add_(config_.epsilon)), -learning_rate / scale);
 }
+
+RLALGO_INLINE void Muon::set_rates(const Rates& rates) { detail::take_rates(entries_, rates); }
 
 RLALGO_INLINE void Muon::zero_grad() {
   for (Entry& e : entries_) e.parameter.value.mutable_grad() = Tensor();

@@ -30,6 +30,14 @@ namespace rlalgo::trainer::detail {
   return out;
 }
 
+// Of a parameter.
+[[nodiscard]] inline double mean_elements(std::span<const model::Parameter> parameters) {
+  double out = 0.0;
+  for (const model::Parameter& p : parameters)
+    out += static_cast<double>(p.value.numel()) / static_cast<double>(parameters.size());
+  return out;
+}
+
 struct NoColumns {};
 template <class R>
 struct ColumnsOf {

@@ -1,0 +1,74 @@
+// Definitions of adagrad.hpp.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <c10/core/GradMode.h>
+
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/optim/adagrad.hpp>
+#include <rlalgo/optim/detail/by_parameter.hpp>
+#include <rlalgo/optim/detail/named_state.hpp>
+#include <rlalgo/optim/detail/rates.hpp>
+
+namespace rlalgo::optim {
+
+RLALGO_INLINE Adagrad::Adagrad(std::vector<model::Parameter> parameters, AdagradConfig config) : config_(config) {
+  for (model::Parameter& p : parameters) {
+    if (!p.value.requires_grad()) continue;
+    MasterWeight weight(p.value);
+    const Tensor master = weight.master();
+    Entry e{std::move(p), std::move(weight), master.new_zeros(master.sizes()),
+            master.new_zeros({}, at::TensorOptions().dtype(c10::ScalarType::Float).device(at::kCPU))};
+    entries_.push_back(std::move(e));
+  }
+}
+
+RLALGO_INLINE void Adagrad::step(double learning_rate) {
+  detail::by_parameter(entries_, [&](Entry& e) {
+    const Tensor& p = e.weight.master();
+    Tensor g = e.weight.gradient();
+    if (e.parameter.weight_decay && config_.weight_decay != 0.0) g = g.add(p, config_.weight_decay);
+    const double rate = learning_rate * e.rate;
+    const double slowed = rate / (1.0 + e.updates.item<double>() * config_.lr_decay);
+    e.updates.add_(1.0);
+    e.sum.addcmul_(g, g);
+    p.addcdiv_(g, e.sum.sqrt().add_(config_.epsilon), -slowed);
+    e.weight.publish();
+  });
+}
+
+RLALGO_INLINE void Adagrad::set_momentum(double /*momentum*/) {
+  core::raise_usage("optim", 8,
+                    {.what = "the schedule moves a momentum, and Adagrad has none",
+                     .remedy = "take a schedule that moves the rate alone"});
+}
+
+RLALGO_INLINE void Adagrad::set_rates(const Rates& rates) { detail::take_rates(entries_, rates); }
+
+RLALGO_INLINE void Adagrad::zero_grad() {
+  for (Entry& e : entries_) e.parameter.value.mutable_grad() = Tensor();
+}
+
+RLALGO_INLINE std::vector<std::pair<std::string, Tensor>> Adagrad::state() const {
+  std::vector<std::pair<std::string, Tensor>> out;
+  for (const Entry& e : entries_) {
+    const std::string& name = e.parameter.name;
+    out.emplace_back(name + ".sum", e.sum);
+    out.emplace_back(name + ".step", e.updates);
+    if (e.weight.separate()) out.emplace_back(name + ".master", e.weight.master());
+  }
+  return out;
+}
+
+RLALGO_INLINE void Adagrad::load_state(const std::map<std::string, Tensor>& state) {
+  const c10::NoGradGuard no_grad;
+  detail::load_tensors(this->state(), state);
+  for (const Entry& e : entries_) e.weight.publish();
+}
+
+}  // namespace rlalgo::optim
