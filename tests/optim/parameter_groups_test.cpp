@@ -85,19 +85,22 @@ TEST_CASE("LoRA+ moves B, magnitudes and norms faster, and nothing decays") {
 TEST_CASE("modules have rates of their own, embeddings do not decay, and what does not decay keeps the rate") {
   const std::vector<Parameter> p = {trained("model.embed_tokens.weight", {8, 4}),
                                     trained("model.layers.0.self_attn.q_proj.weight", {4, 4}),
+                                    trained("model.layers.1.self_attn.k_proj.weight", {4, 4}),
                                     trained("model.layers.0.self_attn.q_proj.bias", {4}, false),
                                     trained("model.layers.0.mlp.up_proj.weight", {4, 4}),
                                     trained("model.layers.1.mlp.up_proj.weight", {4, 4}),
                                     trained("lm_head.weight", {8, 4})};
-  const auto of = shown(optim::module_rates({{.name = "a", .modules = {"q_proj", "embed_tokens"}, .rate = 2.0},
-                                             {.name = "b", .modules = {"layers.0", "q_proj"}, .rate = 3.0},
-                                             {.name = "c", .modules = {"up_proj"}, .rate = 5.0}},
-                                            0.5),
-                        p);
+  const auto of =
+      shown(optim::module_rates({{.name = "a", .modules = {"q_proj", "embed_tokens", "k_proj"}, .rate = 2.0},
+                                 {.name = "b", .modules = {"layers.0", "q_proj"}, .rate = 3.0},
+                                 {.name = "c", .modules = {"up_proj"}, .rate = 5.0}},
+                                0.5),
+            p);
   CHECK(of.at("model.embed_tokens.weight") == std::pair{0.5, false});
   CHECK(of.at("lm_head.weight") == std::pair{0.5, false});
   // The first module that the name contains is q_proj, which the later group has.
   CHECK(of.at("model.layers.0.self_attn.q_proj.weight") == std::pair{3.0, true});
+  CHECK(of.at("model.layers.1.self_attn.k_proj.weight") == std::pair{2.0, true});
   CHECK(of.at("model.layers.0.self_attn.q_proj.bias") == std::pair{1.0, false});
   CHECK(of.at("model.layers.0.mlp.up_proj.weight") == std::pair{3.0, true});
   CHECK(of.at("model.layers.1.mlp.up_proj.weight") == std::pair{5.0, true});
