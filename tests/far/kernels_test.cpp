@@ -8,6 +8,7 @@
 
 #include <rlalgo/inference/local_engine.hpp>
 #include <rlalgo/model/load.hpp>
+#include <rlalgo/model/lora.hpp>
 
 #include <support/catch.hpp>
 #include <support/far_device.hpp>
@@ -195,4 +196,45 @@ TEST_CASE("weights that are updated in place are read by a recorded pass, and mo
   const auto moved = support::far::counts();
   CHECK(same(second, draw()));
   CHECK(support::far::counts().since(moved).replays == replays - 1);
+}
+
+TEST_CASE("adapters that stay apart are two more launches for maps that read the same, and graphs of several weights stay") {
+  const auto near = model::load_decoder(golden / "qwen2"), far = far_decoder("qwen2");
+  for (model::Decoder* const decoder : {near.get(), far.get()}) {
+    model::attach_lora(*decoder, {.r = 4, .alpha = 8, .target_modules = {"q_proj", "v_proj", "up_proj", "down_proj"}}, 7);
+    for (const auto& p : decoder->parameters())
+      if (p.name.find("lora_B") != std::string::npos) p.value.detach().fill_(0.02);
+  }
+  const std::int64_t layers = far->config().layers;
+  std::vector<std::vector<data::Completion>> found;
+  {
+    const support::far::WithKernels kernels;
+    const auto base = far->without_adapter();
+    inference::DecoderEngine engine(far->config(), inference::EngineConfig{}.for_weights(far->weights()));
+    const auto adapted = engine.view(far->weights()), plain = engine.view(base->weights());
+    const auto draw = [&](const inference::Forward::WeightsHandle& weights, std::int64_t tokens) {
+      const std::vector<inference::Request> requests = {{.prompt = {1, 2, 3, 4, 5}, .count = 4}};
+      const auto before = support::far::counts();
+      (void)engine.generate(requests, {.max_new_tokens = tokens}, {.seed = 1}, {}, weights);
+      return support::far::counts().since(before);
+    };
+    for (int i = 0; i < 3; ++i)
+      for (const auto& weights : {adapted, plain}) (void)draw(weights, 20);
+    for (int i = 0; i < 2; ++i) {
+      // Recorded both, whichever went before.
+      const auto few = draw(adapted, 10), more = draw(adapted, 20), without = draw(plain, 20);
+      CHECK(more.replays - few.replays == 10);
+      CHECK(more.nodes - few.nodes == 10 * (2 + (9 + 3 * 2) * layers));
+      CHECK(without.nodes == without.replays * (2 + 9 * layers));
+      CHECK(without.replays >= 18);
+    }
+    found = drawn(*far, {.temperature = 0.9, .max_new_tokens = 12});
+  }
+  std::vector<float> told;
+  for (const auto& group : found)
+    for (const data::Completion& one : group) told.insert(told.end(), one.log_probs.begin(), one.log_probs.end());
+  const std::vector<float> exact = scored_by(*near, found);
+  CHECK(largest_distance(told, exact) < 1.5 * largest_distance(scored_by(*far, found), exact) + 0.02);
+  // Without what it adds they are others.
+  CHECK(largest_distance(told, scored_by(*model::load_decoder(golden / "qwen2"), found)) > 0.05);
 }

@@ -8,6 +8,9 @@
 // weights, the plan's own memory; where one of them has moved, the pass is recorded again. Weights that are updated in place are read as
 // they are.
 //
+// Adapters (pass_adapters.hpp) are two more launches for each group of maps that has one: q, k, v; o; gate, up; down. Requests of other
+// weights decode in passes of their own, so a plan has a graph for each of the weights that were last decoded with.
+//
 // Layers that it does not know (fits()) are computed by model/decoder_layer.hpp.
 #pragma once
 
@@ -28,6 +31,7 @@
 #include <rlalgo/inference/detail/joined_maps.hpp>
 #include <rlalgo/inference/detail/paged_operations.hpp>
 #include <rlalgo/inference/detail/paged_rows.hpp>
+#include <rlalgo/inference/detail/pass_adapters.hpp>
 #include <rlalgo/inference/detail/tensor_pages.hpp>
 #include <rlalgo/inference/forward.hpp>
 #include <rlalgo/model/cuda_operations.hpp>
@@ -43,13 +47,19 @@
 namespace rlalgo::inference::detail {
 
 // Names where the weights lie that a pass reads.
-[[nodiscard]] inline std::uint64_t places_of(const model::DecoderWeights& weights) {
+[[nodiscard]] inline std::uint64_t places_of(const model::DecoderWeights& weights,
+                                             std::span<const LayerAdapters> adapters = {}) {
   std::uint64_t out = 14695981039346656037ULL;
   const auto add = [&out](const tensor::Tensor& x) {
     out = (out ^ reinterpret_cast<std::uintptr_t>(x.defined() ? x.const_data_ptr() : nullptr)) * 1099511628211ULL;
   };
   add(weights.embedding);
   add(weights.final_norm);
+  for (const LayerAdapters& one : adapters)
+    for (const LowRankMaps* const maps : {&one.qkv, &one.o, &one.gate_up, &one.down}) {
+      add(maps->a);
+      add(maps->b);
+    }
   for (const model::LayerWeights& w : weights.layers) {
     for (const tensor::Tensor* const one : {&w.attention_norm, &w.mlp_norm, &w.q_norm, &w.k_norm}) add(*one);
     for (const model::Linear* const map : {&w.q_proj, &w.k_proj, &w.v_proj, &w.qkv_proj, &w.o_proj, &w.gate_proj,
@@ -82,9 +92,9 @@ class DecodePass {
   }
 
   // States [rows, H] behind the final norm. `angles`: cosines and sines of each rotation, [positions, half].
-  // `places`: places_of() the weights.
+  // `adapters`: of each layer, or none; `places`: places_of() both.
   [[nodiscard]] tensor::Tensor run(const model::DecoderWeights& w, std::span<const JoinedMaps> joined,
-                                   std::uint64_t places, std::span<const Row> rows,
+                                   std::span<const LayerAdapters> adapters, std::uint64_t places, std::span<const Row> rows,
                                    std::span<const std::array<tensor::Tensor, 2>> angles) {
     const auto count = static_cast<std::int64_t>(rows.size());
     std::int64_t longest = 1;
@@ -92,19 +102,24 @@ class DecodePass {
     const tensor::SideStream::Scope scope(stream_);
     Plan& plan = plan_of(bucket(count), std::bit_ceil(static_cast<std::uint64_t>(longest)));
     fill(plan, rows);
-    const Reads reads{places, pages_.arena().const_data_ptr(), angles.empty() ? 0 : angles[0][0].size(0)};
+    const Read read{w, joined, adapters, angles};
+    make_room(plan, adapters);
     if (!records()) {
-      compute(plan, w, joined, angles);
-    } else if (plan.graph != nullptr && plan.reads == reads) {
-      replay(plan);
-    } else if (plan.reads == reads) {
-      record(plan, w, joined, angles);
+      compute(plan, read);
+      return plan.last.narrow(0, 0, count);
+    }
+    const Reads reads{pages_.arena().const_data_ptr(), angles.empty() ? 0 : angles[0][0].size(0)};
+    Recorded& recorded = recorded_of(plan, places);
+    if (recorded.graph != nullptr && recorded.reads == reads) {
+      replay(plan, recorded);
+    } else if (recorded.reads == reads) {
+      record(plan, recorded, read);
     } else {
       // The first pass of its kind: libraries make what they need for it.
-      plan.graph.reset();
-      compute(plan, w, joined, angles);
+      recorded.graph.reset();
+      compute(plan, read);
     }
-    plan.reads = reads;
+    recorded.reads = reads;
     return plan.last.narrow(0, 0, count);
   }
 
@@ -119,12 +134,25 @@ class DecodePass {
   }
 
  private:
-  // What a graph has the addresses of.
+  // What a graph of some weights has the addresses of.
   struct Reads {
-    std::uint64_t weights = 0;
     const void* arena = nullptr;
-    std::int64_t angles = 0;  // positions in the tables, which are made anew where they grow
+    std::int64_t angles = -1;  // positions in the tables, which are made anew where they grow
     bool operator==(const Reads&) const = default;
+  };
+  struct Recorded {
+    std::uint64_t weights = 0;  // places_of() them
+    std::shared_ptr<void> graph;
+    Reads reads;  // of the last pass
+  };
+  static constexpr std::size_t most_recorded = 8;  // graphs of a plan
+
+  // What a pass reads beside its plan.
+  struct Read {
+    const model::DecoderWeights& weights;
+    std::span<const JoinedMaps> joined;
+    std::span<const LayerAdapters> adapters;
+    std::span<const std::array<tensor::Tensor, 2>> angles;
   };
   struct Plan {
     std::int64_t rows = 0, pages = 0;
@@ -133,13 +161,13 @@ class DecodePass {
     tensor::Tensor x, normed, last;                     // [rows, H]
     tensor::Tensor joined, q, attended;                 // [rows, (n + 2 kv)·d], [rows, n·d] ×2
     tensor::Tensor gate_up, active;                     // [rows, 2I], [rows, I]
+    tensor::Tensor rank;                                // [rows, r] of adapters, or undefined
     tensor::Tensor partial, arrived;                    // of attention
-    std::shared_ptr<void> graph;
-    Reads reads;  // of the last pass
+    std::vector<Recorded> recorded;                     // the last used one last
   };
 
   [[nodiscard]] static bool plain(const model::Linear& map) {
-    return map.weight.defined() && !map.lora.defined() && !map.quantised && map.weight.is_contiguous() &&
+    return map.weight.defined() && !map.lora.magnitude.defined() && !map.quantised && map.weight.is_contiguous() &&
            map.weight.scalar_type() == at::kBFloat16;
   }
   [[nodiscard]] bool knows(const model::LayerSpec& spec, const model::LayerWeights& w) const {
@@ -186,6 +214,26 @@ class DecodePass {
     return plan;
   }
 
+  // For the states of adapters between their products. A graph that has other addresses is forgotten.
+  void make_room(Plan& plan, std::span<const LayerAdapters> adapters) const {
+    std::int64_t rank = 0;
+    for (const LayerAdapters& one : adapters) rank = std::max(rank, one.rank());
+    if (rank == 0 || (plan.rank.defined() && plan.rank.size(1) >= rank)) return;
+    plan.rank = tensor::empty({plan.rows, rank}, plan.x.options());
+    plan.recorded.clear();
+  }
+
+  [[nodiscard]] static Recorded& recorded_of(Plan& plan, std::uint64_t weights) {
+    std::vector<Recorded>& all = plan.recorded;
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Recorded& one) { return one.weights == weights; });
+    if (found != all.end()) {
+      std::rotate(found, found + 1, all.end());
+      return all.back();
+    }
+    if (all.size() == most_recorded) all.erase(all.begin());
+    return all.emplace_back(Recorded{.weights = weights});
+  }
+
   // One copy from the host.
   void fill(Plan& plan, std::span<const Row> rows) {
     const auto bucket = static_cast<std::size_t>(plan.rows), pages = static_cast<std::size_t>(plan.pages);
@@ -207,13 +255,16 @@ class DecodePass {
     tensor::copy_from_host(plan.input, std::span<const std::int64_t>(numbers_));
   }
 
-  void compute(Plan& plan, const model::DecoderWeights& w, std::span<const JoinedMaps> joined,
-               std::span<const std::array<tensor::Tensor, 2>> angles) {
+  void compute(Plan& plan, const Read& read) {
     const cuda::Kernels& own = *kernels_.table;
+    const model::DecoderWeights& w = read.weights;
     at::_ops::index_select_out::call(w.embedding, 0, plan.ids, plan.x);
     if (config_.embedding_scale != 1.0) plan.x.mul_(model::embedding_scale(config_, at::kBFloat16));
-    for (std::int64_t l = 0; l < config_.layers; ++l)
-      layer(own, plan, w.layers[static_cast<std::size_t>(l)], joined[static_cast<std::size_t>(l)], l, angles);
+    static const LayerAdapters none;
+    for (std::int64_t l = 0; l < config_.layers; ++l) {
+      const auto at = static_cast<std::size_t>(l);
+      layer(own, plan, w.layers[at], read.joined[at], read.adapters.empty() ? none : read.adapters[at], l, read.angles);
+    }
     norm(own, plan.x, w.final_norm, plan.last);
   }
 
@@ -222,8 +273,16 @@ class DecodePass {
     tensor::addmm_(out, x, weight.t(), 0.0);
   }
 
+  // y += (x Aᵀ) Bᵀ.
+  static void adapt(const Plan& plan, const LowRankMaps& maps, const tensor::Tensor& x, const tensor::Tensor& y) {
+    if (!maps.defined()) return;
+    const tensor::Tensor rank = plan.rank.narrow(1, 0, maps.rank());
+    multiply(x, maps.a, rank);
+    tensor::addmm_(y, rank, maps.b.t());
+  }
+
   void layer(const cuda::Kernels& own, Plan& plan, const model::LayerWeights& w, const JoinedMaps& joined,
-             std::int64_t l, std::span<const std::array<tensor::Tensor, 2>> angles) {
+             const LayerAdapters& adapters, std::int64_t l, std::span<const std::array<tensor::Tensor, 2>> angles) {
     const model::LayerSpec& spec = config_.spec(l);
     const std::int64_t n = config_.heads * config_.head_dim, kv = config_.kv_heads * config_.head_dim,
                        inner = config_.intermediate_size;
@@ -235,11 +294,13 @@ class DecodePass {
       multiply(plan.normed, joined.qkv, plan.joined);
     else
       for (std::size_t i = 0; i < 3; ++i) multiply(plan.normed, maps[i]->weight, parts[i]);
+    adapt(plan, adapters.qkv, plan.normed, plan.joined);
     if (!joined.qkv_bias.defined())
       for (std::size_t i = 0; i < 3; ++i)
         if (maps[i]->bias.defined()) parts[i].add_(maps[i]->bias);
     attend(own, plan, w, joined.qkv_bias, l, angles);
     add(plan.x, plan.attended, w.o_proj);
+    adapt(plan, adapters.o, plan.attended, plan.x);
     norm(own, plan.x, w.mlp_norm, plan.normed);
     if (joined.gate_up.defined()) {
       multiply(plan.normed, joined.gate_up, plan.gate_up);
@@ -247,6 +308,7 @@ class DecodePass {
       multiply(plan.normed, w.gate_proj.weight, plan.gate_up.narrow(1, 0, inner));
       multiply(plan.normed, w.up_proj.weight, plan.gate_up.narrow(1, inner, inner));
     }
+    adapt(plan, adapters.gate_up, plan.normed, plan.gate_up);
     auto* const gate = static_cast<std::uint16_t*>(plan.gate_up.mutable_data_ptr());
     tensor::launch(own, own.gated,
                    {.gate = gate,
@@ -259,6 +321,7 @@ class DecodePass {
                     .element = cuda::Element::bfloat16},
                    cuda::Kernel::gated, plan.gate_up);
     add(plan.x, plan.active, w.down_proj);
+    adapt(plan, adapters.down, plan.active, plan.x);
   }
 
   // x += y Wᵀ + bias.
@@ -324,14 +387,13 @@ class DecodePass {
     tensor::launch(own, own.decode_attention, over, cuda::Kernel::decode_attention, plan.q);
   }
 
-  void record(Plan& plan, const model::DecoderWeights& w, std::span<const JoinedMaps> joined,
-              std::span<const std::array<tensor::Tensor, 2>> angles) {
+  void record(Plan& plan, Recorded& recorded, const Read& read) {
     const cuda::Kernels& own = *kernels_.table;
     cuda::Graph graph = nullptr;
     bool good = own.graph_begin(stream_.handle()) == 0;
     if (good) {
       try {
-        compute(plan, w, joined, angles);
+        compute(plan, read);
       } catch (...) {
         if (own.graph_end(stream_.handle(), &graph) == 0 && graph != nullptr) own.graph_free(graph);
         refused_ = true;
@@ -341,15 +403,15 @@ class DecodePass {
     }
     if (!good) {  // what was recorded has not run
       refused_ = true;
-      compute(plan, w, joined, angles);
+      compute(plan, read);
       return;
     }
-    plan.graph = std::shared_ptr<void>(graph, own.graph_free);
-    replay(plan);
+    recorded.graph = std::shared_ptr<void>(graph, own.graph_free);
+    replay(plan, recorded);
   }
 
-  void replay(Plan& plan) {
-    if (const int error = kernels_.table->graph_replay(plan.graph.get(), stream_.handle()); error != 0)
+  void replay(Plan& plan, const Recorded& recorded) {
+    if (const int error = kernels_.table->graph_replay(recorded.graph.get(), stream_.handle()); error != 0)
       tensor::detail::refuse_launch(*kernels_.table, error, cuda::Kernel::decode_attention, plan.x);
   }
 

@@ -50,8 +50,14 @@ class TensorEngineDevice final : public EngineDevice {
     out->merged = merges_ ? merged(weights, contents) : nullptr;
     out->weights = out->merged != nullptr ? out->merged->weights() : weights;
     if (forward_.decodes_plainly(out->weights)) {
-      out->places = places_of(out->weights);
-      for (const model::LayerWeights& layer : out->weights.layers) out->joined.push_back(joined_maps(layer));
+      bool adapted = false;
+      for (const model::LayerWeights& layer : out->weights.layers) {
+        out->joined.push_back(joined_maps(layer));
+        out->adapters.push_back(layer_adapters(layer));
+        adapted = adapted || out->adapters.back().rank() > 0;
+      }
+      if (!adapted) out->adapters.clear();
+      out->places = places_of(out->weights, out->adapters);
     }
     out->owner = std::move(owner);
     return out;

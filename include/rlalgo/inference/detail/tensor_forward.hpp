@@ -49,9 +49,10 @@ namespace rlalgo::inference::detail {
 // A decoder's tensors, read where they lie.
 struct TensorWeightsView final : Forward::Weights {
   model::DecoderWeights weights;
-  std::vector<JoinedMaps> joined;               // of each layer, where decode_pass.hpp computes with them; else empty
-  std::uint64_t places = 0;                     // places_of() them
-  std::shared_ptr<const void> owner;            // keeps what they share; null = somebody else does
+  std::vector<JoinedMaps> joined;     // of each layer, where decode_pass.hpp computes with them; else empty
+  std::vector<LayerAdapters> adapters;  // of each layer, where it does so with adapters; else empty
+  std::uint64_t places = 0;             // places_of() all of them
+  std::shared_ptr<const void> owner;  // keeps what they share; null = somebody else does
   std::shared_ptr<const MergedAdapter> merged;  // of which they are; null: they are the decoder's own
 };
 
@@ -98,7 +99,7 @@ class TensorForward final : public Forward {
     const c10::NoGradGuard no_grad;
     const auto& view = static_cast<const TensorWeightsView&>(weights);
     if (!view.joined.empty() && decodes(rows))
-      last_ = decode_.run(view.weights, view.joined, view.places, rows, angles_);
+      last_ = decode_.run(view.weights, view.joined, view.adapters, view.places, rows, angles_);
     else
       last_ = run_layers(view.weights, rows);
   }
