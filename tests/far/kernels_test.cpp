@@ -6,6 +6,9 @@
 #include <string>
 #include <vector>
 
+#include <rlalgo/inference/decoder_engine.hpp>
+#include <rlalgo/inference/detail/decode_pass.hpp>
+#include <rlalgo/inference/detail/pass_adapters.hpp>
 #include <rlalgo/inference/local_engine.hpp>
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/model/lora.hpp>
@@ -198,10 +201,12 @@ TEST_CASE("weights that are updated in place are read by a recorded pass, and mo
   CHECK(support::far::counts().since(moved).replays == replays - 1);
 }
 
-TEST_CASE("adapters that stay apart are two more launches for maps that read the same, and graphs of several weights stay") {
+TEST_CASE(
+    "adapters that stay apart are two more launches for maps that read the same, and graphs of several weights stay") {
   const auto near = model::load_decoder(golden / "qwen2"), far = far_decoder("qwen2");
   for (model::Decoder* const decoder : {near.get(), far.get()}) {
-    model::attach_lora(*decoder, {.r = 4, .alpha = 8, .target_modules = {"q_proj", "v_proj", "up_proj", "down_proj"}}, 7);
+    model::attach_lora(*decoder, {.r = 4, .alpha = 8, .target_modules = {"q_proj", "v_proj", "up_proj", "down_proj"}},
+                       7);
     for (const auto& p : decoder->parameters())
       if (p.name.find("lora_B") != std::string::npos) p.value.detach().fill_(0.02);
   }
@@ -218,17 +223,15 @@ TEST_CASE("adapters that stay apart are two more launches for maps that read the
       (void)engine.generate(requests, {.max_new_tokens = tokens}, {.seed = 1}, {}, weights);
       return support::far::counts().since(before);
     };
-    for (int i = 0; i < 3; ++i)
-      for (const auto& weights : {adapted, plain}) (void)draw(weights, 20);
-    for (int i = 0; i < 2; ++i) {
-      // Recorded both, whichever went before.
-      const auto few = draw(adapted, 10), more = draw(adapted, 20), without = draw(plain, 20);
-      CHECK(more.replays - few.replays == 10);
-      CHECK(more.nodes - few.nodes == 10 * (2 + (9 + 3 * 2) * layers));
-      CHECK(without.nodes == without.replays * (2 + 9 * layers));
-      CHECK(without.replays >= 18);
-    }
-    found = drawn(*far, {.temperature = 0.9, .max_new_tokens = 12});
+    for (int i = 0; i < 2; ++i)
+      for (const auto& weights : {adapted, plain}) (void)draw(weights, 4);
+    // Recorded both, whichever went before.
+    const auto few = draw(adapted, 4), more = draw(adapted, 8), without = draw(plain, 8);
+    CHECK(more.replays - few.replays == 4);
+    CHECK(more.nodes - few.nodes == 4 * (2 + (9 + 3 * 2) * layers));
+    CHECK(without.nodes == without.replays * (2 + 9 * layers));
+    CHECK(without.replays == 7);
+    found = drawn(*far, {.temperature = 0.9, .max_new_tokens = 6});
   }
   std::vector<float> told;
   for (const auto& group : found)
@@ -237,4 +240,124 @@ TEST_CASE("adapters that stay apart are two more launches for maps that read the
   CHECK(largest_distance(told, exact) < 1.5 * largest_distance(scored_by(*far, found), exact) + 0.02);
   // Without what it adds they are others.
   CHECK(largest_distance(told, scored_by(*model::load_decoder(golden / "qwen2"), found)) > 0.05);
+}
+
+namespace {
+
+// A decoder of its own, adapted, whose B changes the model at once.
+std::unique_ptr<model::Decoder> with_lora(const std::string& family, bool far, const model::LoraConfig& lora) {
+  auto out = far ? far_decoder(family) : model::load_decoder(golden / family);
+  model::attach_lora(*out, lora, 7);
+  for (const auto& p : out->parameters())
+    if (p.name.find("lora_B") != std::string::npos) p.value.detach().fill_(0.02);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("requests of several adapters and of none that come together are each computed with their own") {
+  const std::vector<model::LoraConfig> loras = {
+      {.r = 4, .alpha = 8, .target_modules = {"q_proj", "v_proj", "up_proj", "down_proj"}},
+      {.r = 8, .alpha = 6, .target_modules = {"k_proj", "o_proj"}, .use_rslora = true},
+      {.r = 3,
+       .alpha = 9,
+       .target_modules = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"},
+       .rank_pattern = {{"v_proj", 5}, {"layers.1.mlp.gate_proj", 1}},
+       .alpha_pattern = {{"q_proj", 2.0}}}};
+  // One of none, and of each adapter; decoders of one base.
+  std::vector<std::unique_ptr<model::Decoder>> near, far;
+  near.push_back(model::load_decoder(golden / "qwen2"));
+  far.push_back(far_decoder("qwen2"));
+  for (const model::LoraConfig& lora : loras) {
+    near.push_back(with_lora("qwen2", false, lora));
+    far.push_back(with_lora("qwen2", true, lora));
+  }
+  std::vector<std::vector<std::vector<data::Completion>>> found(far.size());
+  {
+    const support::far::WithKernels kernels;
+    inference::DecoderEngine engine(far[0]->config(), inference::EngineConfig{}.for_weights(far[0]->weights()));
+    std::vector<inference::Forward::WeightsHandle> views;
+    for (const auto& one : far) views.push_back(engine.view(one->weights()));
+    const auto prompts = requests_of(*far[0]);
+    for (auto& all : found) all.resize(prompts.size());
+    const auto submit = [&](std::size_t which, std::size_t r) {
+      (void)engine.scheduler().submit(
+          {.prompt = prompts[r].prompt,
+           .count = prompts[r].count,
+           .sampling = {.temperature = 0.9, .max_new_tokens = 8},
+           .key = {.seed = 5},
+           .first_index = prompts[r].first_index,
+           .ignore_eos = true,
+           .weights = views[which],
+           .on_end = [&found, which, r](inference::RequestId, inference::RequestResult&& result) {
+             for (inference::CompletionResult& one : result.completions)
+               found[which][r].push_back(std::move(one.completion));
+           }});
+    };
+    const auto before = support::far::counts();
+    for (std::size_t r = 0; r < prompts.size(); ++r)
+      for (std::size_t which = 0; which < far.size(); ++which) submit(which, r);
+    for (int i = 0; i < 5; ++i) engine.scheduler().step();
+    // One is replaced between two steps by one of other ranks: requests that began with it end with it, later ones have the new one.
+    const std::vector<data::Completion> first = [&] {
+      const std::shared_ptr<model::Decoder> other =
+          with_lora("qwen2", true, {.r = 2, .alpha = 64, .target_modules = {"q_proj", "down_proj"}});
+      views[1] = nullptr;  // its requests have it
+      const auto replaced = engine.view(other->weights(), 1, other);
+      std::vector<data::Completion> out;
+      (void)engine.scheduler().submit({.prompt = prompts[1].prompt,
+                                       .sampling = {.temperature = 0.9, .max_new_tokens = 8},
+                                       .key = {.seed = 5},
+                                       .first_index = prompts[1].first_index,
+                                       .ignore_eos = true,
+                                       .weights = replaced,
+                                       .on_end = [&out](inference::RequestId, inference::RequestResult&& result) {
+                                         out.push_back(std::move(result.completions[0].completion));
+                                       }});
+      engine.scheduler().drain();
+      return out;
+    }();
+    CHECK(support::far::counts().since(before).replays > 20);
+    const auto near_replaced =
+        with_lora("qwen2", false, {.r = 2, .alpha = 64, .target_modules = {"q_proj", "down_proj"}});
+    inference::LocalEngine exact(near_replaced->config(), near_replaced->weights());
+    const std::vector<inference::Request> asked = {{.prompt = prompts[1].prompt, .given = first.at(0).ids}};
+    const auto scored =
+        exact.generate(asked, {.temperature = 0.9, .max_new_tokens = 64}, {.seed = 1}).front().front().log_probs;
+    CHECK(largest_distance(first[0].log_probs, scored) < 0.1);
+  }
+  for (std::size_t which = 0; which < far.size(); ++which) {
+    INFO("adapter " << which);
+    std::vector<float> told;
+    for (const auto& group : found[which]) {
+      CHECK(group.size() == 3);
+      for (const data::Completion& one : group) told.insert(told.end(), one.log_probs.begin(), one.log_probs.end());
+    }
+    const std::vector<float> exact = scored_by(*near[which], found[which]);
+    const double own = largest_distance(told, exact);
+    CHECK(own < 1.5 * largest_distance(scored_by(*far[which], found[which]), exact) + 0.02);
+    for (std::size_t other = 0; other < far.size(); ++other)
+      if (other != which) CHECK(largest_distance(told, scored_by(*near[other], found[which])) > 2 * own);
+  }
+}
+
+TEST_CASE("an adapter that lies where one of another rank lay is recorded anew; DoRA takes the layers of training") {
+  const auto far = with_lora("qwen2", true, {.r = 4, .alpha = 8, .target_modules = {"q_proj", "up_proj"}});
+  std::vector<inference::detail::LayerAdapters> adapters, shorter;
+  for (const model::LayerWeights& layer : far->weights().layers) {
+    adapters.push_back(inference::detail::layer_adapters(layer));
+    CHECK(adapters.back().rank() == 4);
+    CHECK(adapters.back().qkv.defined());
+    CHECK_FALSE(adapters.back().down.defined());
+    shorter.push_back(adapters.back());
+    shorter.back().qkv = {.a = shorter.back().qkv.a.narrow(0, 0, 2), .b = shorter.back().qkv.b.narrow(1, 0, 2)};
+  }
+  CHECK(inference::detail::places_of(far->weights(), adapters) !=
+        inference::detail::places_of(far->weights(), shorter));
+  const auto dora =
+      with_lora("qwen2", true, {.r = 4, .alpha = 8, .target_modules = {"q_proj", "up_proj"}, .use_dora = true});
+  const support::far::WithKernels kernels;
+  const auto before = support::far::counts();
+  (void)drawn(*dora, {.temperature = 0.9, .max_new_tokens = 6});
+  CHECK(support::far::counts().since(before).replays == 0);
 }

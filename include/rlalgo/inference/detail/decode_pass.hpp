@@ -59,6 +59,8 @@ namespace rlalgo::inference::detail {
     for (const LowRankMaps* const maps : {&one.qkv, &one.o, &one.gate_up, &one.down}) {
       add(maps->a);
       add(maps->b);
+      // An adapter may lie where one of another rank lay.
+      out = (out ^ static_cast<std::uint64_t>(maps->rank())) * 1099511628211ULL;
     }
   for (const model::LayerWeights& w : weights.layers) {
     for (const tensor::Tensor* const one : {&w.attention_norm, &w.mlp_norm, &w.q_norm, &w.k_norm}) add(*one);
@@ -94,8 +96,8 @@ class DecodePass {
   // States [rows, H] behind the final norm. `angles`: cosines and sines of each rotation, [positions, half].
   // `adapters`: of each layer, or none; `places`: places_of() both.
   [[nodiscard]] tensor::Tensor run(const model::DecoderWeights& w, std::span<const JoinedMaps> joined,
-                                   std::span<const LayerAdapters> adapters, std::uint64_t places, std::span<const Row> rows,
-                                   std::span<const std::array<tensor::Tensor, 2>> angles) {
+                                   std::span<const LayerAdapters> adapters, std::uint64_t places,
+                                   std::span<const Row> rows, std::span<const std::array<tensor::Tensor, 2>> angles) {
     const auto count = static_cast<std::int64_t>(rows.size());
     std::int64_t longest = 1;
     for (const Row& row : rows) longest = std::max(longest, pages_of(row));
@@ -225,7 +227,8 @@ class DecodePass {
 
   [[nodiscard]] static Recorded& recorded_of(Plan& plan, std::uint64_t weights) {
     std::vector<Recorded>& all = plan.recorded;
-    const auto found = std::find_if(all.begin(), all.end(), [&](const Recorded& one) { return one.weights == weights; });
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const Recorded& one) { return one.weights == weights; });
     if (found != all.end()) {
       std::rotate(found, found + 1, all.end());
       return all.back();

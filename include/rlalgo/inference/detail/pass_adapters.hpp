@@ -61,9 +61,11 @@ struct LayerAdapters {
 
 // Of a layer that decode_pass.hpp knows.
 [[nodiscard]] inline LayerAdapters layer_adapters(const model::LayerWeights& w) {
-  return {.qkv = w.qkv_proj.weight.defined() ? low_rank_maps({&w.qkv_proj}) : low_rank_maps({&w.q_proj, &w.k_proj, &w.v_proj}),
+  return {.qkv = w.qkv_proj.weight.defined() ? low_rank_maps({&w.qkv_proj})
+                                             : low_rank_maps({&w.q_proj, &w.k_proj, &w.v_proj}),
           .o = low_rank_maps({&w.o_proj}),
-          .gate_up = w.gate_up_proj.weight.defined() ? low_rank_maps({&w.gate_up_proj}) : low_rank_maps({&w.gate_proj, &w.up_proj}),
+          .gate_up = w.gate_up_proj.weight.defined() ? low_rank_maps({&w.gate_up_proj})
+                                                     : low_rank_maps({&w.gate_proj, &w.up_proj}),
           .down = low_rank_maps({&w.down_proj})};
 }
 

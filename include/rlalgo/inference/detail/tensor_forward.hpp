@@ -49,10 +49,10 @@ namespace rlalgo::inference::detail {
 // A decoder's tensors, read where they lie.
 struct TensorWeightsView final : Forward::Weights {
   model::DecoderWeights weights;
-  std::vector<JoinedMaps> joined;     // of each layer, where decode_pass.hpp computes with them; else empty
-  std::vector<LayerAdapters> adapters;  // of each layer, where it does so with adapters; else empty
-  std::uint64_t places = 0;             // places_of() all of them
-  std::shared_ptr<const void> owner;  // keeps what they share; null = somebody else does
+  std::vector<JoinedMaps> joined;               // of each layer, where decode_pass.hpp computes with them; else empty
+  std::vector<LayerAdapters> adapters;          // of each layer, where it does so with adapters; else empty
+  std::uint64_t places = 0;                     // places_of() all of them
+  std::shared_ptr<const void> owner;            // keeps what they share; null = somebody else does
   std::shared_ptr<const MergedAdapter> merged;  // of which they are; null: they are the decoder's own
 };
 
