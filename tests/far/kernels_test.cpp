@@ -224,7 +224,7 @@ TEST_CASE(
       return support::far::counts().since(before);
     };
     for (int i = 0; i < 2; ++i)
-      for (const auto& weights : {adapted, plain}) (void)draw(weights, 4);
+      for (const auto& weights : {adapted, plain}) (void)draw(weights, 8);
     // Recorded both, whichever went before.
     const auto few = draw(adapted, 4), more = draw(adapted, 8), without = draw(plain, 8);
     CHECK(more.replays - few.replays == 4);
