@@ -72,7 +72,11 @@ class Conversation {
         options_(options),
         colours_(run::shows_colours(STDOUT_FILENO)),
         engine_(model.decoder->config(), model.decoder->weights(),
-                {.max_slots = 1, .keep_prefixes = true, .quantization = options.quantization, .pack_weights = true}) {
+                {.max_slots = 1,
+                 .keep_prefixes = true,
+                 .quantization = options.quantization,
+                 .pack_weights = true,
+                 .invariant = options.invariant}) {
     if (!options.system.empty()) system_ = options.system;
   }
 

@@ -18,6 +18,7 @@ struct ChatOptions {
   std::uint64_t seed = 42;
   inference::SamplingConfig sampling;
   inference::Quantization quantization = inference::Quantization::none;
+  bool invariant = false;  // EngineConfig's
 };
 
 // Until /exit or the end of the input. The exit status of the verb.

@@ -12,13 +12,14 @@ namespace {
 
 class EngineLines {
  public:
-  EngineLines(const LineModel& model, std::int64_t batch, const EngineTask& task, inference::Quantization quantization)
+  EngineLines(const LineModel& model, std::int64_t batch, const EngineTask& task, inference::Quantization quantization,
+              bool invariant)
       : batch_(batch),
         task_(task),
-        engine_(
-            model.decoder->config(),
-            inference::EngineConfig{.max_slots = batch, .quantization = quantization, .pack_weights = true}.for_weights(
-                model.decoder->weights())) {
+        engine_(model.decoder->config(),
+                inference::EngineConfig{
+                    .max_slots = batch, .quantization = quantization, .pack_weights = true, .invariant = invariant}
+                    .for_weights(model.decoder->weights())) {
     engine_.scheduler().set_weights(engine_.view(model.decoder->weights()));
   }
 
@@ -76,8 +77,8 @@ class EngineLines {
 }  // namespace
 
 int answer_by_engine(const LineModel& model, std::int64_t batch, const EngineTask& task,
-                     inference::Quantization quantization) {
-  return EngineLines(model, batch, task, quantization).run();
+                     inference::Quantization quantization, bool invariant) {
+  return EngineLines(model, batch, task, quantization, invariant).run();
 }
 
 }  // namespace rlalgo::cli

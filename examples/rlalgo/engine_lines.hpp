@@ -22,6 +22,6 @@ using EngineTask = std::function<std::optional<EngineWork>(const Line&, Answers:
 
 // `batch`: completions under way at a time. As many again wait their turn, so that a slot that becomes free is taken.
 int answer_by_engine(const LineModel& model, std::int64_t batch, const EngineTask& task,
-                     inference::Quantization quantization = inference::Quantization::none);
+                     inference::Quantization quantization = inference::Quantization::none, bool invariant = false);
 
 }  // namespace rlalgo::cli

@@ -88,6 +88,7 @@ std::string before_stops(std::string text, const std::vector<std::string>& stops
 struct GenerateOptions : ModelOptions {
   std::int64_t batch = 32;
   std::string quantization = "none";
+  bool invariant = false;
 };
 
 int generate_lines(const GenerateOptions& options) {
@@ -110,7 +111,7 @@ int generate_lines(const GenerateOptions& options) {
                         }
                       }};
   };
-  return answer_by_engine(model, options.batch, task, quantization);
+  return answer_by_engine(model, options.batch, task, quantization, options.invariant);
 }
 
 }  // namespace
@@ -121,6 +122,7 @@ Run generate(CLI::App& app) {
   add_dtype_option(app, options->dtype);
   add_device_option(app, options->device);
   add_quantization_option(app, options->quantization);
+  add_invariant_option(app, options->invariant);
   add_whole_option(app, "--batch", options->batch, 1, 4096,
                    "completions under way at a time, of all lines together, at most");
   app.footer(R"(

@@ -27,6 +27,7 @@ namespace {
 
 struct InferenceOptions {
   std::string model, lora_model_dir, dtype = "auto", device = "auto", quantization = "none", system;
+  bool invariant = false;
   bool chat = false;
   std::int64_t max_new_tokens = 256, top_k = 40, seed = 42;
   double temperature = 0.9, top_p = 0.95, min_p = 0, repetition_penalty = 1.1;
@@ -91,7 +92,8 @@ int complete(const InferenceOptions& options) {
     return converse(model, {.system = options.system,
                             .seed = static_cast<std::uint64_t>(options.seed),
                             .sampling = sampling,
-                            .quantization = quantization});
+                            .quantization = quantization,
+                            .invariant = options.invariant});
   if (terminal) note("type the prompt; Ctrl-D ends it");
   std::string input = read_prompt();
   if (!input.empty() && input.back() == '\n') input.pop_back();
@@ -104,8 +106,9 @@ int complete(const InferenceOptions& options) {
     prompt.push_back({{"role", "user"}, {"content", input}});
   }
 
-  rlalgo::inference::LocalEngine engine(model.decoder->config(), model.decoder->weights(),
-                                        {.max_slots = 1, .quantization = quantization, .pack_weights = true});
+  rlalgo::inference::LocalEngine engine(
+      model.decoder->config(), model.decoder->weights(),
+      {.max_slots = 1, .quantization = quantization, .pack_weights = true, .invariant = options.invariant});
   text::StreamDecoder stream(model.tokenizer);
   const run::Interrupt interrupt(run::Interrupt::Stage::running, "the completion ends here");
   rlalgo::inference::GenerateHooks hooks;
@@ -127,6 +130,7 @@ Run inference(CLI::App& app) {
   add_dtype_option(app, o->dtype);
   add_device_option(app, o->device);
   add_quantization_option(app, o->quantization);
+  add_invariant_option(app, o->invariant);
   app.add_flag(
       "--chat", o->chat,
       "the input is a user's message and goes through the chat template; on a terminal a conversation (/help in it)");

@@ -266,6 +266,12 @@ void choose_device(const std::string& device, const std::string& dtype, config::
   run.bfloat16 = dtype == "bfloat16";
 }
 
+void add_invariant_option(CLI::App& app, bool& invariant) {
+  app.add_flag(
+      "--generation-invariant", invariant,
+      "on a GPU: the numbers of a completion do not depend on what is computed with it, as they never do on the CPU");
+}
+
 void add_quantization_option(CLI::App& app, std::string& quantization) {
   app.add_option("--quantization", quantization,
                  "of weights and of what they are multiplied with: none, or int8 (groups of 32 with a scale each)")

@@ -146,6 +146,8 @@ std::vector<std::string> device_override(const std::string& device);
 // What the options say of the place and the dtype of the weights; auto leaves them to the configuration, and without one it
 // is a GPU where there is one, in bfloat16. Raises cli.7 where there is no such dtype, and what tensor/device.hpp raises.
 void choose_device(const std::string& device, const std::string& dtype, config::RunConfig& run);
+void add_invariant_option(CLI::App& app, bool& invariant);
+
 void add_quantization_option(CLI::App& app, std::string& quantization);
 // What that option says; raises where it has no such value.
 inference::Quantization quantization_of(const std::string& quantization);

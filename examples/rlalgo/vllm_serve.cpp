@@ -42,7 +42,7 @@ struct ServeOptions {
   std::vector<std::string> allowed_paths, lora_modules;
   serve::ServerConfig server;
   int port = 8000;
-  std::int64_t max_model_len = 0, cache_megabytes = 0, answer_megabytes = 0;
+  std::int64_t max_model_len = 0, max_num_batched_tokens = 0, cache_megabytes = 0, answer_megabytes = 0;
   double drain_seconds = 30;
   std::set<std::string> given = {};  // of the options that a section has keys for, and that a device changes
   std::string share_named_by = "--gpu-memory-utilization";
@@ -248,6 +248,19 @@ int serve_until_stopped(ServeOptions options) {
     config.allowed_paths.emplace_back(os::expand_home(path, "--allowed-path"));
   for (const std::string& word : options.lora_modules) config.adapters.push_back(named_adapter(word));
   config.engine.engine.quantization = quantization_of(options.quantization);
+  if (const std::int64_t all = options.max_num_batched_tokens, decoding = config.engine.engine.max_slots; all > 0) {
+    if (config.engine.engine.prefill_rows > 0 || all <= decoding)
+      core::raise_usage(
+          "cli", 7,
+          {.what = "an option has no such value",
+           .found =
+               "--max-num-batched-tokens " + std::to_string(all) +
+               (all <= decoding ? "" : " beside --prefill-rows " + std::to_string(config.engine.engine.prefill_rows)),
+           .expected = all <= decoding
+                           ? "more than --max-num-seqs " + std::to_string(decoding) + ", which draw in each step"
+                           : "one of the two: prompt tokens of a step are what --max-num-seqs leaves of it"});
+    config.engine.engine.prefill_rows = all - decoding;
+  }
   config.engine.engine.cache_bytes = static_cast<std::size_t>(options.cache_megabytes) << 20U;
   std::mutex telling;
   config.tell = [&telling](const std::string& line) {
@@ -305,6 +318,7 @@ Run vllm_serve(CLI::App& app) {
   add_dtype_option(app, o->dtype);
   add_device_option(app, o->device);
   add_quantization_option(app, o->quantization);
+  add_invariant_option(app, s.engine.engine.invariant);
   app.add_option(
          "--generation-config", o->generation_config,
          "sampling that OpenAI's routes are not told: auto (the model's generation_config.json), vllm (none), or "
@@ -314,8 +328,12 @@ Run vllm_serve(CLI::App& app) {
       ->capture_default_str()
       ->check(within(0, many));
   app.add_option("--max-num-seqs", s.engine.engine.max_slots, "completions computed at a time")->capture_default_str();
-  app.add_option("--prefill-rows", s.engine.engine.prefill_rows, "prompt tokens added to a step")
+  app.add_option("--prefill-rows", s.engine.engine.prefill_rows, "prompt tokens added to a step; 0: 256, on a GPU 2048")
       ->capture_default_str();
+  app.add_option("--max-num-batched-tokens", o->max_num_batched_tokens,
+                 "vLLM's name: all tokens of a step, so --prefill-rows and --max-num-seqs together; 0: as those say")
+      ->capture_default_str()
+      ->check(within(0, many));
   app.add_option(
          "--prefill-ahead", s.engine.engine.prefill_ahead,
          "prompt tokens at most that are computed before those that have begun draw again; 0: they are never held up")

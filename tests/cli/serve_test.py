@@ -373,6 +373,10 @@ def what_it_does_not_start_with(c):
     c.run("vllm-serve", "none").expect(2, "[rlalgo.config.20]")
     c.run("vllm-serve", MODEL, "--host", "0.0.0.0", "--port", "0").expect(2, "[rlalgo.serve.22]", "--api-key")
     c.run("vllm-serve", MODEL, "--port", "99999").expect(2, "[rlalgo.cli.7]")
+    c.run("vllm-serve", MODEL, "--port", "0", "--max-num-seqs", "16", "--max-num-batched-tokens", "16").expect(
+        2, "[rlalgo.cli.7]", "--max-num-batched-tokens 16", "more than --max-num-seqs 16")
+    c.run("vllm-serve", MODEL, "--port", "0", "--prefill-rows", "64", "--max-num-batched-tokens", "512").expect(
+        2, "[rlalgo.cli.7]", "--prefill-rows 64", "one of the two")
     c.run("vllm-serve", MODEL, "--generation-config", "none").expect(2, "[rlalgo.cli.7]", "generation_config.json")
     c.run("vllm-serve", MODEL, "--dtype", "int4").expect(2, "[rlalgo.cli.7]", "bfloat16")
     server = Server(c)

@@ -178,6 +178,7 @@ def weights_in_8_bits(c):
     exact, quantized = ask(c, "generate", rows), ask(c, "generate", rows, "--quantization", "int8")
     assert ask(c, "generate", rows, "--quantization", "none") == exact
     assert ask(c, "generate", rows, "--quantization", "int8", "--batch", "5") == quantized, "--batch changes a completion"
+    assert ask(c, "generate", rows, "--generation-invariant") == exact, "on the CPU it is always so"
     # Temperature 1 and no other setting: what score gives of the same tokens is near, and another policy's.
     prompt = {"prompt": "3 + 4 ="}
     drawn = ask(c, "generate", [dict(prompt, max_new_tokens=20, seed=seed) for seed in range(8)], "--quantization", "int8")

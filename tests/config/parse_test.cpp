@@ -1118,6 +1118,21 @@ TEST_CASE("quantized generation: its correction, where it has no effect, and wit
   CHECK(lacks(error_of(minimal + "  generation_quantisation: int8\n"), {"generation_quantization"}) == "");
 }
 
+TEST_CASE("generation that depends on nothing else: a key of a GPU, said where it has no effect") {
+  const std::string asked = minimal + "  generation_invariant: true\n";
+  const RunConfig config = parse(asked + "device: cpu\n");
+  CHECK(config.trl.generation_invariant);
+  REQUIRE(config.warnings.size() == 1);
+  CHECK(lacks(config.warnings[0], {"trl.generation_invariant", "no effect", "on the CPU"}) == "");
+  CHECK(config.settings.contains("trl.generation_invariant"));
+  CHECK_FALSE(parse(minimal).settings.contains("trl.generation_invariant"));
+  CHECK_FALSE(parse(minimal).trl.generation_invariant);
+  const RunConfig elsewhere = parse(asked + "  use_vllm: true\n");
+  CHECK_FALSE(elsewhere.trl.generation_invariant);
+  REQUIRE(elsewhere.warnings.size() == 1);
+  CHECK(lacks(elsewhere.warnings[0], {"trl.generation_invariant", "no effect", "--generation-invariant"}) == "");
+}
+
 TEST_CASE("streaming: what is read, and which methods need their whole batch") {
   const std::string beside = minimal + "  async_prefetch: true\n",
                     streams = beside + "  streaming_partial_batch: true\n";

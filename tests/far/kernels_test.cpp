@@ -7,8 +7,6 @@
 #include <vector>
 
 #include <rlalgo/inference/decoder_engine.hpp>
-#include <rlalgo/inference/detail/decode_pass.hpp>
-#include <rlalgo/inference/detail/pass_adapters.hpp>
 #include <rlalgo/inference/local_engine.hpp>
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/model/lora.hpp>
@@ -341,23 +339,43 @@ TEST_CASE("requests of several adapters and of none that come together are each 
   }
 }
 
-TEST_CASE("an adapter that lies where one of another rank lay is recorded anew; DoRA takes the layers of training") {
-  const auto far = with_lora("qwen2", true, {.r = 4, .alpha = 8, .target_modules = {"q_proj", "up_proj"}});
-  std::vector<inference::detail::LayerAdapters> adapters, shorter;
-  for (const model::LayerWeights& layer : far->weights().layers) {
-    adapters.push_back(inference::detail::layer_adapters(layer));
-    CHECK(adapters.back().rank() == 4);
-    CHECK(adapters.back().qkv.defined());
-    CHECK_FALSE(adapters.back().down.defined());
-    shorter.push_back(adapters.back());
-    shorter.back().qkv = {.a = shorter.back().qkv.a.narrow(0, 0, 2), .b = shorter.back().qkv.b.narrow(1, 0, 2)};
-  }
-  CHECK(inference::detail::places_of(far->weights(), adapters) !=
-        inference::detail::places_of(far->weights(), shorter));
+TEST_CASE("DoRA that stays apart takes the layers of training") {
   const auto dora =
       with_lora("qwen2", true, {.r = 4, .alpha = 8, .target_modules = {"q_proj", "up_proj"}, .use_dora = true});
   const support::far::WithKernels kernels;
   const auto before = support::far::counts();
   (void)drawn(*dora, {.temperature = 0.9, .max_new_tokens = 6});
   CHECK(support::far::counts().since(before).replays == 0);
+}
+
+TEST_CASE("a recorded pass that cannot be launched is named, and the next one is computed and recorded anew") {
+  const support::far::WithKernels kernels;
+  const auto far = far_decoder("qwen2");
+  inference::LocalEngine engine(far->config(), far->weights());
+  const std::vector<inference::Request> requests = {{.prompt = {1, 2, 3, 4, 5}, .count = 4}};
+  const auto draw = [&] { return engine.generate(requests, {.max_new_tokens = 4}, {.seed = 1}).front(); };
+  (void)draw();
+  const auto first = draw();
+  const auto count = support::far::counts();
+  (void)draw();
+  REQUIRE(support::far::counts().since(count).replays == 3);
+  // Behind the prompt's launches draws and replays take turns.
+  bool replay = false, kernel = false;
+  for (const int good : {1, 16, 17}) {
+    support::far::fail_launch(good);
+    const std::string error = support::raised_by([&] { (void)draw(); });
+    const bool recorded = error.find("inference.20") != std::string::npos;
+    (recorded ? replay : kernel) = true;
+    CHECK(support::lacks(error, recorded
+                                    ? std::vector<std::string>{"a graph of 4 rows and 1 pages each on far:0, stream 0",
+                                                               "CUDA error 701"}
+                                    : std::vector<std::string>{"tensor.15", "on far:0, stream 0"}) == "");
+  }
+  CHECK(replay);
+  CHECK(kernel);
+  const auto again = draw();
+  for (std::size_t c = 0; c < first.size(); ++c) CHECK(first[c].log_probs == again[c].log_probs);
+  const auto after = support::far::counts();
+  (void)draw();
+  CHECK(support::far::counts().since(after).replays == 3);
 }

@@ -14,8 +14,10 @@
 #include <rlalgo/inference/snapshot_engine.hpp>
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/model/lora.hpp>
+#include <rlalgo/model/save.hpp>
 
 #include <support/catch.hpp>
+#include <support/decoders.hpp>
 #include <support/far_device.hpp>
 #include <support/far_kernels.hpp>
 #include <support/scratch.hpp>
@@ -263,4 +265,38 @@ TEST_CASE("a run takes its share while it generates, gives it back while it trai
       scratch.write("c.yaml", configuration("  vllm_gpu_memory_utilization: 0.01\n", scratch.path() / "small")));
   CHECK(lacks(raised_by([&] { (void)config::train(small); }), {"[rlalgo.assembly.2]", "c.yaml:17", "0.01 of 60 MB"}) ==
         "");
+}
+
+TEST_CASE("a device takes 2,048 tokens of prompts a pass, and no more memory for it than is estimated") {
+  const support::ScratchDirectory scratch;
+  model::save_decoder(*model::random_decoder(model::parse_hf_config(support::small_config("qwen2"), "test"), 4),
+                      scratch.path() / "model", {});
+  const auto near = model::load_decoder(scratch.path() / "model");
+  const auto far = model::load_decoder(scratch.path() / "model", {.device = support::far::device()});
+  const std::int64_t length = 500, tokens = 4;
+  std::vector<inference::Request> asked = {{.prompt = std::vector<data::TokenId>(length), .count = 2}};
+  for (std::int64_t i = 0; i < length; ++i)
+    asked[0].prompt[static_cast<std::size_t>(i)] = static_cast<data::TokenId>(i * i % 23);
+  const auto draw = [&](const model::Decoder& decoder, inference::EngineConfig config) {
+    inference::LocalEngine engine(decoder.config(), decoder.weights(), config);
+    const auto before = support::far::counts();
+    const auto out = engine.generate(asked, {.max_new_tokens = tokens}, {.seed = 1}).front();
+    return std::pair(out, support::far::counts().since(before).operators);
+  };
+  const inference::EngineConfig config{.max_slots = 4, .prefill_rows = 0};
+  const std::size_t before = support::far::held_bytes();
+  support::far::reset_peak();
+  const auto [found, operators] = draw(*far, config);
+  const auto taken = static_cast<double>(support::far::peak_bytes() - before);
+  const inference::MemoryShare share =
+      inference::memory_share(far->config(), far->weights(), config, 0.5, length + tokens);
+  CHECK(taken <
+        share.passes + 2 * 2 * share.page_memory(length + tokens) + 1e6);  // pages double as they are wanted; tables
+  const auto exact = draw(*near, config).first;
+  const auto [chunked, more] = draw(*far, {.max_slots = 4, .prefill_rows = 128});
+  for (std::size_t c = 0; c < exact.size(); ++c) {
+    CHECK(found[c].ids == exact[c].ids);
+    CHECK(chunked[c].ids == exact[c].ids);
+  }
+  CHECK(more > operators + 2 * operators / tokens);  // three passes more
 }

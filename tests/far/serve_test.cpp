@@ -17,6 +17,7 @@
 #include <serve/served.hpp>
 #include <support/catch.hpp>
 #include <support/far_device.hpp>
+#include <support/far_kernels.hpp>
 #include <support/scratch.hpp>
 
 using namespace rlalgo;
@@ -144,4 +145,25 @@ TEST_CASE("a server takes its share of the device, says so, and refuses at once 
   CHECK(support::lacks(support::raised_by([&] { (void)with(bare / 0.5, 0.5); }),
                        {"serve.32", "far:0", "--gpu-memory-utilization"}) == "");
   support::far::set_memory(0);
+}
+
+TEST_CASE(
+    "a launch that fails is named with its shape and stream and ends the requests that it had; the server goes on") {
+  const support::far::WithKernels kernels;
+  const support::ScratchDirectory scratch;
+  model::save_decoder(*served::decoder(), scratch.path() / "model", {});
+  Served far(scratch.path() / "model", support::far::device(), scratch.path());
+  const Json body = {{"model", "tiny"}, {"prompt", {5, 6, 7, 8}}, {"max_tokens", 12}, {"ignore_eos", true}};
+  const Json before = far.ids();
+  for (const int good : {0, 5, 40}) {
+    support::far::fail_launch(good);
+    const std::string answer = far.post("/v1/completions", body, 500).dump();
+    CHECK(support::lacks(answer, {"serve.15", "tensor.15", "too many resources requested for launch", "CUDA error 701",
+                                  "] on far:0, stream 0", "the CUDA kernel "}) == "");
+    CHECK(far.ids() == before);
+  }
+  support::far::fail_allocation();
+  CHECK(support::lacks(far.post("/v1/completions", body, 500).dump(),
+                       {"serve.15", "tensor.14", "Tried to allocate", "--gpu-memory-utilization", "far:0"}) == "");
+  CHECK(far.ids() == before);
 }

@@ -18,5 +18,9 @@ TEST_CASE("an engine's device and cache follow the weights, unless they are chos
   const EngineConfig chosen =
       EngineConfig{.cache_element = CacheElement::float32, .device = at::Device(at::kCPU)}.for_weights(weights);
   CHECK(chosen.device == at::Device(at::kCPU));
+  // A GPU takes more tokens of prompts at a time; what is chosen stays.
+  CHECK(followed.prefill_rows == 2048);
+  CHECK(chosen.prefill_rows == 256);
+  CHECK(EngineConfig{.prefill_rows = 7}.for_weights(weights).prefill_rows == 7);
   CHECK(chosen.cache_element == CacheElement::float32);
 }

@@ -455,7 +455,7 @@ TEST_CASE("what cannot be generated from is a numbered error, and the engine wor
     weights.layers[1].q_proj.weight = value;
   }
   CHECK(error_of([&] { LocalEngine(config, weights, {.max_slots = 0}); }) == "inference.7");
-  CHECK(error_of([&] { LocalEngine(config, weights, {.prefill_rows = 0}); }) == "inference.7");
+  CHECK(error_of([&] { LocalEngine(config, weights, {.prefill_rows = -1}); }) == "inference.7");
   CHECK(error_of([&] { LocalEngine(config, weights, {.threads = -1}); }) == "inference.7");
   CHECK(same(engine.generate(good, sampling, {})[0][2], expected[0][2]));
 }

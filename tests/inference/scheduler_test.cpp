@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <optional>
@@ -83,6 +84,14 @@ std::string error_of(const std::function<void()>& f) {
     return error.room() + "." + std::to_string(error.number());
   }
   return "none";
+}
+
+std::string error_text(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& known) {
+    return known.what();
+  }
 }
 
 std::size_t bytes_of(std::size_t pages) { return pages * inference::KvCache(1, 1, 8).page_bytes(); }
@@ -500,4 +509,75 @@ TEST_CASE("what cannot be served is a numbered error at submit, and nothing is l
   CHECK(error_of([&] { mute.submit({.prompt = {1}, .stop_strings = {"x"}}); }) == "inference.11");
   CHECK(error_of([&] { Scheduler(bench.decoder, bench.forward, bench.cache, bench.pool, {.max_slots = 33}); }) ==
         "inference.7");
+}
+
+TEST_CASE("a pass that fails ends the requests that had a row in it, and others get the bits that they get alone") {
+  std::size_t failures = 0, whole = 0, survivors = 0;
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    std::mt19937 random(seed);
+    SchedulerConfig config;
+    config.max_slots = 1 + static_cast<std::int64_t>(random() % 6);
+    config.prefill_rows = 1 + static_cast<std::int64_t>(random() % 40);
+    config.cache_bytes = seed % 4 == 0 ? 0 : bytes_of(8 + random() % 12);
+    config.eos_ids = {7};
+    Bench bench(config);
+    std::vector<RequestSpec> specs;
+    std::vector<RequestId> ids;
+    std::map<RequestId, int> failed;
+    while (specs.size() < 20 || !bench.scheduler.idle()) {
+      if (specs.size() < 20 && random() % 4 == 0) {
+        RequestSpec spec = random_request(random);
+        specs.push_back(spec);
+        spec.on_failed = [&failed](RequestId id, const std::exception_ptr& error) {
+          ++failed[id];
+          CHECK(error_text(error) == "the device failed");
+        };
+        ids.push_back(bench.submit(std::move(spec)));
+      }
+      bench.forward.fails = random() % 30 != 0  ? toy::ToyForward::Fails::never
+                            : random() % 2 == 0 ? toy::ToyForward::Fails::in_run
+                                                : toy::ToyForward::Fails::in_logits;
+      const std::size_t before = failed.size(), running = bench.scheduler.counts().running;
+      bench.scheduler.step();
+      REQUIRE(bench.forward.passes < 100'000);
+      if (failed.size() > before && bench.scheduler.counts().running > 0 && running > failed.size() - before)
+        ++survivors;
+    }
+    const Scheduler::Counts counts = bench.scheduler.counts();
+    CHECK(counts.pages_in_use == 0);
+    CHECK(counts.running + counts.waiting == 0);
+    failures += failed.size();
+    for (std::size_t r = 0; r < specs.size(); ++r) {
+      INFO("seed " << seed << " request " << r);
+      CHECK(failed.count(ids[r]) + bench.ended.count(ids[r]) == 1);
+      if (failed.contains(ids[r])) {
+        CHECK(failed[ids[r]] == 1);
+        continue;
+      }
+      Bench alone({.max_slots = 4, .prefill_rows = 200, .prefix_cache = false, .eos_ids = {7}});
+      const RequestResult expected = alone.run(specs[r]);
+      const RequestResult& found = bench.ended.at(ids[r]);
+      for (std::size_t j = 0; j < found.completions.size(); ++j)
+        REQUIRE(same(found.completions[j], expected.completions[j]));
+      ++whole;
+    }
+  }
+  CHECK(failures > 100);
+  CHECK(whole > 200);
+  CHECK(survivors > 10);  // passes of other weights
+}
+
+TEST_CASE("a pass that fails with a request without a sink for that is the caller's") {
+  Bench bench({.max_slots = 4, .prefill_rows = 64});
+  int told = 0;
+  RequestSpec heard{.prompt = {1, 2}, .sampling = {.max_new_tokens = 4}};
+  heard.on_failed = [&](RequestId, const std::exception_ptr&) { ++told; };
+  bench.submit(heard);
+  bench.submit({.prompt = {3, 4}, .sampling = {.max_new_tokens = 4}});
+  bench.forward.fails = toy::ToyForward::Fails::in_run;
+  CHECK_THROWS_AS(bench.scheduler.step(), std::runtime_error);
+  CHECK(told == 0);
+  bench.scheduler.clear();
+  bench.forward.fails = toy::ToyForward::Fails::never;
+  CHECK(bench.run({.prompt = {1, 2}, .sampling = {.max_new_tokens = 4}}).completions[0].completion.ids.size() == 4);
 }

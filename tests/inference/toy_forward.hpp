@@ -54,6 +54,8 @@ class ToyForward : public inference::Forward {
     ++passes;
     computed += rows.size();
     const std::uint64_t seed = static_cast<const ToyWeights&>(weights).seed;
+    rows_.assign(rows.begin(), rows.end());
+    if (fails == Fails::in_run) fail();
     for (const inference::Row& row : rows)
       *at(row, row.position) = static_cast<float>(static_cast<std::uint64_t>(row.token) + 100 * seed);
     for (const inference::Row& row : rows) {
@@ -69,6 +71,7 @@ class ToyForward : public inference::Forward {
 
   const float* logits(const Weights&, std::span<const std::int64_t> rows) override {
     if (static_cast<std::int64_t>(rows.size()) > max_logits_) throw std::logic_error("too many logits");
+    if (fails == Fails::in_logits) fail();
     const std::int64_t vocab = config().vocab_size;
     logits_.clear();
     for (const std::int64_t row : rows)
@@ -79,10 +82,17 @@ class ToyForward : public inference::Forward {
     return logits_.data();
   }
 
+  enum class Fails { never, in_run, in_logits } fails = Fails::never;
   std::uint64_t passes = 0;
   std::size_t computed = 0;  // rows
 
  private:
+  // In the place of what it should have written there is rubbish.
+  [[noreturn]] void fail() {
+    for (const inference::Row& row : rows_) *at(row, row.position) = 77.0F;
+    throw std::runtime_error("the device failed");
+  }
+
   float* at(const inference::Row& row, std::int64_t position) const {
     std::byte* const page = row.pages[position / cpu::page_positions];
     return reinterpret_cast<float*>(page + cache_.key_offset(0, 0)) + position % cpu::page_positions;
@@ -90,6 +100,7 @@ class ToyForward : public inference::Forward {
 
   const inference::KvCache& cache_;
   std::int64_t max_rows_, max_logits_;
+  std::vector<inference::Row> rows_;
   std::vector<std::uint64_t> hashes_;
   std::vector<float> logits_;
 };

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -283,6 +284,36 @@ TEST_CASE("a sink that throws fails its own work") {
   CHECK(outcome.status == 500);
   CHECK(outcome.error.find("full") != std::string::npos);
   CHECK(first(good.wait()).ids.size() == 30);
+}
+
+TEST_CASE("a pass that fails ends the work that it had a row of, and no other") {
+  Bench bench;
+  // Weights of their own, whose logits are not finite.
+  const auto damaged = served::decoder();
+  damaged->parameters().front().value.detach().fill_(std::numeric_limits<float>::infinity());
+  inference::Forward::WeightsHandle bad_weights;
+  bench.engine.call([&](inference::DecoderEngine& e) { bad_weights = e.view(damaged->weights()); });
+  std::vector<Job> good, bad;
+  for (int i = 0; i < 3; ++i) {
+    good.emplace_back(std::vector<RequestSpec>{bench.slow(30)});
+    RequestSpec spec = bench.spec(30);
+    spec.weights = bad_weights;
+    bad.emplace_back(std::vector<RequestSpec>{spec, bench.slow(30)});  // one piece of work
+  }
+  for (Job& job : good) bench.engine.submit(std::move(job.work));
+  for (Job& job : bad) bench.engine.submit(std::move(job.work));
+  for (Job& job : bad) {
+    const Outcome outcome = job.wait();
+    CHECK(outcome.status == 500);
+    CHECK(support::lacks(outcome.error, {"serve.15", "inference.5"}) == "");
+  }
+  for (Job& job : good) CHECK(first(job.wait()).ids.size() == 30);
+  bench.engine.call([](auto&) {});
+  CHECK(bench.engine.counts().failed == 3);
+  CHECK(bench.engine.counts().scheduler.running == 0);
+  Job later({bench.spec(5)});
+  bench.engine.submit(std::move(later.work));
+  CHECK(first(later.wait()).ids.size() == 5);
 }
 
 TEST_CASE("a pause keeps, waits or aborts; new work waits for its end") {

@@ -1,5 +1,6 @@
 #include "far_kernels.hpp"
 
+#include <atomic>
 #include <stdexcept>
 #include <utility>
 
@@ -13,11 +14,24 @@ namespace rlalgo::support::far {
 
 namespace {
 
+std::atomic<int> launches_left{-1};  // before one fails; −1: none does
+bool refused() {
+  int left = launches_left.load();
+  while (left >= 0)
+    if (launches_left.compare_exchange_weak(left, left - 1)) return left == 0;
+  return false;
+}
+constexpr int out_of_resources = 701;  // cudaErrorLaunchOutOfResources
+const char* text_of(int error) {
+  return error == out_of_resources ? "too many resources requested for launch" : "unknown error";
+}
+
 template <auto Launcher>
 struct Far;
 template <class A, int (*cuda::Kernels::*Launcher)(const A&, cuda::Stream)>
 struct Far<Launcher> {
   static int launch(const A& arguments, cuda::Stream) {
+    if (refused()) return out_of_resources;
     run_kernel([arguments] {
       const std::int64_t before = host_launches();
       if ((cuda::compiled()->*Launcher)(arguments, nullptr) != 0) throw std::runtime_error("a kernel was refused");
@@ -82,6 +96,7 @@ int end(cuda::Stream, cuda::Graph* out) {
   return 0;
 }
 int replay_graph(cuda::Graph graph, cuda::Stream) {
+  if (refused()) return out_of_resources;
   replay(*static_cast<const Graph*>(graph));
   return 0;
 }
@@ -104,7 +119,7 @@ tensor::OwnKernels kernels() {
                        .log_prob_finish = far<&K::log_prob_finish>,
                        .log_prob_gradient = far<&K::log_prob_gradient>,
                        .draw = far<&K::draw>,
-                       .error_text = cuda::compiled()->error_text,
+                       .error_text = text_of,
                        .graph_begin = begin,
                        .graph_end = end,
                        .graph_replay = replay_graph,
@@ -112,6 +127,8 @@ tensor::OwnKernels kernels() {
   static const FarVarlen varlen;
   return {.table = &table, .device = device().type(), .varlen = &varlen};
 }
+
+void fail_launch(int good) { launches_left = good; }
 
 WithKernels::WithKernels() : before_(std::exchange(tensor::own_kernels(), kernels())) {}
 WithKernels::~WithKernels() { tensor::own_kernels() = before_; }

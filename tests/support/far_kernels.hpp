@@ -8,6 +8,9 @@ namespace rlalgo::support::far {
 
 [[nodiscard]] tensor::OwnKernels kernels();
 
+// The launch of a kernel, or of a graph, that comes after `good` others is refused, as a GPU refuses one that it has no room for.
+void fail_launch(int good = 0);
+
 // While one lives, the program computes with them on the far device.
 class WithKernels {
  public:

@@ -30,6 +30,7 @@ struct ColocatedServer {
   std::string host = "127.0.0.1";
   std::uint16_t port = 0;  // 0: one that is free
   inference::Quantization quantization = inference::Quantization::none;
+  bool invariant = false;  // of a device: EngineConfig's
   std::uint64_t seed = 42;
   std::size_t cache_bytes = 0;  // for keys and values; 0: as serve/server.hpp
 
@@ -55,7 +56,8 @@ struct ColocatedServer {
               .http = {.host = host, .port = port},
               .engine = {.engine = {.threads = asynchronous ? std::max(1, os::usable_processors() / 2) : 0,
                                     .cache_bytes = cache_bytes,
-                                    .quantization = quantization}},
+                                    .quantization = quantization,
+                                    .invariant = invariant}},
               .memory_fraction = 0.0,
               .api_key = server_key(),
               .drawn_log_probs = true,

@@ -28,6 +28,7 @@ struct Engine {
   static constexpr bool serves = false;
 
   inference::Quantization quantization = inference::Quantization::none;  // of the weights that are generated with
+  bool invariant = false;                                                // of a device: EngineConfig's
   bool routed_experts = false;                                           // completions say which experts tokens passed
   bool stop_strings = false;                                             // SamplingConfig::stop_strings may end them
   int threads = 0;              // at most; 0: all, and half of the processors where generation is asynchronous
@@ -42,6 +43,7 @@ struct Engine {
                                    .cache_bytes = cache_bytes,
                                    .quantization = quantization,
                                    .merge_adapter = merge_adapter,
+                                   .invariant = invariant,
                                    .routed_experts = routed_experts,
                                    .texts = texts(model)};
     if (max_slots > 0) config.max_slots = max_slots;

@@ -93,10 +93,12 @@ inline void check_server(const RunConfig& c) {
                                      .host = t.vllm_server_host,
                                      .port = static_cast<std::uint16_t>(t.vllm_server_port),
                                      .quantization = quantization,
+                                     .invariant = t.generation_invariant,
                                      .seed = c.seed,
                                      .cache_bytes = memory.cache_bytes};
   if (!t.generates_elsewhere())
     return assembly::Engine{.quantization = quantization,
+                            .invariant = t.generation_invariant,
                             .routed_experts = replays,
                             .stop_strings = !t.stop_strings.empty(),
                             .max_slots = memory.max_slots,

@@ -174,6 +174,16 @@ inline void say_unused_memory_share(const RunConfig& config, const Node* section
                                    : "keys and values of blocks take what one document needs"));
 }
 
+inline void say_unused_invariance(const RunConfig& config, const Node* section, Findings& findings) {
+  if (!config.trl.generation_invariant) return;
+  const bool cpu = device_of(config).is_cpu();
+  if (!cpu && !is_strided(config)) return;
+  findings.warnings.push_back("trl.generation_invariant (" + section->find("generation_invariant")->place.text() +
+                              ") has no effect: " +
+                              (cpu ? "on the CPU the numbers of a completion never depend on what is computed with it"
+                                   : "blocks of a document are computed by themselves"));
+}
+
 // Every key, and what is left over.
 inline void read_keys(Reader& reader, RunConfig& config, bool preference, int ranks) {
   apply_removed(reader, removed_keys());
@@ -195,6 +205,7 @@ inline void read_keys(Reader& reader, RunConfig& config, bool preference, int ra
 
   read_device(reader, config, ranks);
   say_unused_memory_share(config, section, reader.findings());
+  say_unused_invariance(config, section, reader.findings());
   read_model(reader, config);
   read_adapter(reader, config);
   read_data(reader, config);

@@ -42,6 +42,7 @@ struct ServerConfig {
   [[nodiscard]] bool generates_elsewhere() const { return use_vllm && vllm_mode == "server"; }
   std::string generation_quantization = "none";
   [[nodiscard]] bool quantizes() const { return generation_quantization != "none"; }
+  bool generation_invariant = false;
   bool agents = false;  // of a Gym make them (nemo_gym_multi_turn), who ask a server
   // Whether that server is this process.
   [[nodiscard]] bool serves() const { return agents && !generates_elsewhere(); }
@@ -61,6 +62,11 @@ struct ServerConfig {
         "then a little another one, which the correction makes up for. Training, log-probs of the policy and of the reference and what is "
         "saved are as without it. Not with `rl: rloo` and `ebft.mode: strided`, whose losses correct for nothing").one_of({"none", "int8"})
         .when(where([=] { return !elsewhere(); }, "it concerns completions of this process, and a server makes them")).only_if_written(),
+    key("trl.generation_invariant", s.generation_invariant, "on a GPU (ours): the numbers of a completion that this process generates do not "
+        "depend on which others are computed with it, on their order or on prefixes that are found again; they never do on the CPU. Every "
+        "product has a fixed number of rows then, and every row attends by itself, which costs ([GPUs](gpu.md#numbers-that-depend-on-nothing-else)). Not "
+        "for models with experts or linear attention")
+        .when(where([=] { return !elsewhere(); }, "it concerns completions of this process, and a server makes them (--generation-invariant)")).only_if_written(),
     key("trl.vllm_gpu_memory_utilization", s.vllm_gpu_memory_utilization, "on a GPU: the share of its memory that generation in this process "
         "may take, the weights that it reads counted ([GPUs](gpu.md#memory-of-generation-and-training)). Unset: what the completions need. "
         "TRL's `vllm_mode: colocate` takes 0.3").within(above(0).to(1)).shows("–")

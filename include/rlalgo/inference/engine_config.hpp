@@ -20,11 +20,17 @@
 
 namespace rlalgo::inference {
 
+// Prompt tokens that a pass takes where nobody says. A GPU's products are as quick as memory allows up to some 300 rows, and its launches
+// cost the same for any number.
+[[nodiscard]] inline std::int64_t prefill_rows_of(at::Device device) {
+  return device.is_cpu() ? SchedulerConfig{}.prefill_rows : 2048;
+}
+
 struct EngineConfig {
-  // As scheduler_config.hpp has them: completions decoded at the same time; prompt tokens added to one pass; prompt tokens at most for which
-  // those that decode are held up, 0 = never.
+  // As scheduler_config.hpp has them: completions decoded at the same time; prompt tokens added to one pass, 0 = as the device asks for
+  // (prefill_rows_of()); prompt tokens at most for which those that decode are held up, 0 = never.
   std::int64_t max_slots = SchedulerConfig{}.max_slots;
-  std::int64_t prefill_rows = SchedulerConfig{}.prefill_rows;
+  std::int64_t prefill_rows = 0;
   std::int64_t prefill_ahead = SchedulerConfig{}.prefill_ahead;
   int threads = 0;  // at most so many, as the size of the work asks for; 0 = those of LibTorch that have a processor
   std::size_t cache_bytes =
@@ -40,6 +46,10 @@ struct EngineConfig {
   // On another device than the CPU: generates with copies of the maps that an adapter changes, the adapter multiplied in
   // (merged_adapter.hpp), made when the weights have changed and given back with the rest of the engine's memory. Log-probs differ in rounding.
   bool merge_adapter = false;
+  // On another device than the CPU: the numbers of a completion do not depend on what is computed with it, on the order of arrival or on
+  // what is found again in the prefix cache, as they never do on the CPU. Every product of a pass has a fixed number of rows, and each row
+  // attends by itself. Not for models with experts or linear attention.
+  bool invariant = false;
   bool routed_experts = false;  // completions say which experts every token passed (data::Completion); on the CPU
 
   // Decodes completions of a prompt (text_streams.hpp), where SamplingConfig::stop_strings end them; none: they cannot.
@@ -52,6 +62,7 @@ struct EngineConfig {
   [[nodiscard]] EngineConfig for_weights(const model::DecoderWeights& weights) const {
     EngineConfig out = *this;
     if (!out.device) out.device = weights.embedding.device();
+    if (out.prefill_rows == 0) out.prefill_rows = prefill_rows_of(*out.device);
     if (!out.cache_element)
       out.cache_element = quantization == Quantization::none ? cache_element_for(weights) : smallest_cache_element();
     return out;

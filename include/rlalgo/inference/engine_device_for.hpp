@@ -3,7 +3,7 @@
 //   CPU       detail/cpu_engine_device.hpp: kernels of our own on raw pointers; also weights in 8 bits and packed ones
 //   another   detail/tensor_engine_device.hpp: the operators of ATen, on any device that it knows
 //
-// Errors: (usage) [rlalgo.inference.19] what a device other than the CPU cannot do.
+// Errors: (usage) [rlalgo.inference.19] what a device other than the CPU cannot do; [.21] a model that it cannot compute so (EngineConfig::invariant).
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 //   share = fraction · total  =  weights + copies + passes + keys and values
 //
 // The fraction is vLLM's gpu_memory_utilization: of all of the device's memory, and what passes read counts, even where a trainer reads it, too. Passes
-// are an estimate from above: activations of the rows of one pass, its logits, keys and values of a prompt that are gathered, and what layers with
+// are an estimate from above: activations of the rows of one pass, its logits, keys and values that attention gathers with its scores, and what layers with
 // linear attention carry.
 #pragma once
 
@@ -13,6 +13,7 @@
 #include <string>
 
 #include <rlalgo/cpu/kernels.hpp>
+#include <rlalgo/inference/attention_pieces.hpp>
 #include <rlalgo/inference/engine_config.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/inference/merged_adapter.hpp>
@@ -78,11 +79,16 @@ struct MemoryShare {
   const auto numbers = static_cast<double>((settings.max_slots + settings.prefill_rows) *
                                            (6 * config.hidden_size + 2 * heads * config.head_dim + 3 * width));
   const auto logits = static_cast<double>(settings.max_slots * config.vocab_size);
-  const auto gathered = static_cast<double>(longest * 2 * config.kv_heads * config.head_dim);
-  const auto scores = static_cast<double>(settings.prefill_rows * longest * config.heads);
+  // What attention by operators gathers and keeps (attention_pieces.hpp): of all that decode, or of a prompt.
+  constexpr AttentionPieces pieces;
+  const std::int64_t row = longest * 2 * config.kv_heads * config.head_dim;
+  const auto gathered = static_cast<double>(std::max(row, std::min(pieces.gathered, settings.max_slots * row)));
+  const std::int64_t heads_of_row = longest * config.heads;
+  const auto scores = static_cast<double>(std::max(
+      heads_of_row, std::min(pieces.scores, std::max(settings.max_slots, settings.prefill_rows) * heads_of_row)));
   const auto carried = static_cast<double>(config.carried()) * 4.0;  // of layers with a state
   out.passes =
-      (numbers + gathered) * element + logits * (element + 4.0) + 2.0 * scores * 4.0 +
+      numbers * element + gathered * (element + 12.0) + logits * (element + 4.0) + 3.0 * scores * 4.0 +
       (carried > 0.0 ? carried * static_cast<double>(settings.max_slots) + static_cast<double>(settings.saved_bytes)
                      : 0.0);
   return out;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <span>
@@ -92,6 +93,9 @@ struct RequestSpec {
 
   std::function<void(const TokenEvent&)> on_token = nullptr;
   std::function<void(RequestId, RequestResult&&)> on_end = nullptr;  // all completions have ended, or were cancelled
+  // A pass that had a row of it failed: the request is forgotten, without on_end, and those without a row in that pass go on. Where one of
+  // the pass has no such sink, step() throws what failed.
+  std::function<void(RequestId, const std::exception_ptr&)> on_failed = nullptr;
 };
 
 }  // namespace rlalgo::inference

@@ -18,7 +18,10 @@
 // So the tokens and log-probs of a request are the same bits whatever comes and goes beside it, in whichever order,
 // with cache hits and preemption or without.
 //
-// One thread at a time. An error out of step() (logits that are not finite, a sink that throws) leaves requests in an
+// A pass that fails (a kernel, the device's memory, logits that are not finite) ends the requests that had a row in it, where they have a
+// sink for that (RequestSpec::on_failed); what was computed with their weights is not found again in the prefix cache.
+//
+// One thread at a time. An error out of step() (a pass of a request without that sink, a sink that throws) leaves requests in an
 // unknown state: clear() forgets them all.
 //
 // Errors: [rlalgo.inference.5] logits that are not finite; [.7] a setting out of range; [.10] a request that no step
@@ -28,6 +31,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <unordered_map>
@@ -127,11 +131,16 @@ class Scheduler {
 
   void pass(const Forward::WeightsHandle& weights);
 
+  void compute(const Forward::WeightsHandle& weights);
+
+  // Ends the requests of this pass, or throws `error`.
+  void fail_pass(const Forward::WeightsHandle& weights, const std::exception_ptr& error);
+
+  // Pages of a sequence of the request, which has a row in this pass then.
+  bool extend(detail::Scheduled& request, KvCache::Sequence& sequence, std::int64_t count);
+
   // The rows of this pass: decoding completions, then prompts and what is computed again, all oldest first.
   void collect(const Forward::WeightsHandle& weights);
-
-  // Whether somebody decodes, and more prompt tokens wait under these weights than go into this pass.
-  bool prompts_first(const Forward::WeightsHandle& weights);
 
   void add_decoding(const Forward::WeightsHandle& weights);
 
@@ -178,6 +187,7 @@ class Scheduler {
   bool may_hold_up_ = false;  // in this step
   Counts counts_;
   // Of this pass:
+  std::uint64_t pass_ = 0;  // its number
   std::vector<Forward::WeightsHandle> passes_;
   std::vector<Row> rows_;
   std::vector<detail::Draw> wanted_;  // `row` is that of rows_

@@ -110,6 +110,7 @@ class Engine {
   void watch_deadlines();
   void step();
   void on_token(Entry& entry, std::size_t index, const inference::TokenEvent& event);
+  void on_failed(Entry& entry, std::size_t at, const std::exception_ptr& error);
   void on_end(Entry& entry, std::size_t index, inference::RequestResult&& result);
   void fail(Entry& entry, const core::Error& error);
   void abort_entry(Entry& entry);

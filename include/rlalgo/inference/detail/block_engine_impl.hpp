@@ -22,15 +22,15 @@ RLALGO_INLINE BlockEngine::BlockEngine(const model::DecoderConfig& decoder, cons
       weights_(weights),
       engine_(engine.for_weights(weights)),
       pool_(engine.threads > 0 ? engine.threads : tensor::available_threads()),
-      device_(engine_device_for(decoder_, engine_, pool_, std::max(engine.max_slots, engine.prefill_rows))),
+      device_(engine_device_for(decoder_, engine_, pool_, std::max(engine_.max_slots, engine_.prefill_rows))),
       cache_(device_->cache()),
       forward_(device_->forward()),
       draws_(static_cast<std::size_t>(pool_.threads())) {
-  if (engine.max_slots < 1 || engine.max_slots > 4096 || engine.prefill_rows < 1 || engine.prefill_rows > 4096)
+  if (engine_.max_slots < 1 || engine_.max_slots > 4096 || engine_.prefill_rows < 1 || engine_.prefill_rows > 65'536)
     core::raise_usage("inference", 7,
                       {.what = "engine setting max_slots or prefill_rows is out of range",
-                       .found = std::to_string(engine.max_slots) + " and " + std::to_string(engine.prefill_rows),
-                       .expected = "1 to 4096"});
+                       .found = std::to_string(engine_.max_slots) + " and " + std::to_string(engine_.prefill_rows),
+                       .expected = "1 to 4096, and 1 to 65536 or 0 (as the device asks for)"});
 }
 
 RLALGO_INLINE void BlockEngine::check(const BlockRequest& request, const SamplingConfig& sampling) const {

@@ -11,6 +11,8 @@
 // Adapters (pass_adapters.hpp) are two more launches for each group of maps that has one: q, k, v; o; gate, up; down. Requests of other
 // weights decode in passes of their own, so a plan has a graph for each of the weights that were last decoded with.
 //
+// Errors: [rlalgo.inference.20] a graph that could not be launched.
+//
 // Layers that it does not know (fits()) are computed by model/decoder_layer.hpp.
 #pragma once
 
@@ -22,12 +24,14 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/index_select_ops.h>
 
+#include <rlalgo/core/error.hpp>
 #include <rlalgo/inference/detail/joined_maps.hpp>
 #include <rlalgo/inference/detail/paged_operations.hpp>
 #include <rlalgo/inference/detail/paged_rows.hpp>
@@ -94,15 +98,17 @@ class DecodePass {
   }
 
   // States [rows, H] behind the final norm. `angles`: cosines and sines of each rotation, [positions, half].
-  // `adapters`: of each layer, or none; `places`: places_of() both.
+  // `adapters`: of each layer, or none; `places`: places_of() both. `padded`: what a pass has rows, at least as many as are given; 0: the
+  // bucket of their number.
   [[nodiscard]] tensor::Tensor run(const model::DecoderWeights& w, std::span<const JoinedMaps> joined,
                                    std::span<const LayerAdapters> adapters, std::uint64_t places,
-                                   std::span<const Row> rows, std::span<const std::array<tensor::Tensor, 2>> angles) {
+                                   std::span<const Row> rows, std::span<const std::array<tensor::Tensor, 2>> angles,
+                                   std::int64_t padded = 0) {
     const auto count = static_cast<std::int64_t>(rows.size());
     std::int64_t longest = 1;
     for (const Row& row : rows) longest = std::max(longest, pages_of(row));
     const tensor::SideStream::Scope scope(stream_);
-    Plan& plan = plan_of(bucket(count), std::bit_ceil(static_cast<std::uint64_t>(longest)));
+    Plan& plan = plan_of(padded > 0 ? padded : bucket(count), std::bit_ceil(static_cast<std::uint64_t>(longest)));
     fill(plan, rows);
     const Read read{w, joined, adapters, angles};
     make_room(plan, adapters);
@@ -187,7 +193,7 @@ class DecodePass {
   [[nodiscard]] Plan& plan_of(std::int64_t rows, std::uint64_t pages) {
     const auto found = plans_.find({rows, pages});
     if (found != plans_.end()) return found->second;
-    Plan& plan = plans_[{rows, pages}];
+    Plan plan;  // among plans_ when it has all of its memory
     plan.rows = rows;
     plan.pages = static_cast<std::int64_t>(pages);
     const auto options = at::TensorOptions().dtype(at::kBFloat16).device(pages_.device());
@@ -213,7 +219,7 @@ class DecodePass {
         {cuda::decode_partial_floats(rows, static_cast<int>(n), static_cast<int>(d), static_cast<int>(plan.pages))},
         options.dtype(at::kFloat));
     plan.arrived = tensor::zeros({cuda::decode_counters(rows, static_cast<int>(n))}, options.dtype(at::kInt));
-    return plan;
+    return plans_.emplace(std::pair(rows, pages), std::move(plan)).first->second;
   }
 
   // For the states of adapters between their products. A graph that has other addresses is forgotten.
@@ -413,9 +419,20 @@ class DecodePass {
     replay(plan, recorded);
   }
 
-  void replay(Plan& plan, const Recorded& recorded) {
-    if (const int error = kernels_.table->graph_replay(recorded.graph.get(), stream_.handle()); error != 0)
-      tensor::detail::refuse_launch(*kernels_.table, error, cuda::Kernel::decode_attention, plan.x);
+  void replay(const Plan& plan, Recorded& recorded) {
+    const int error = kernels_.table->graph_replay(recorded.graph.get(), stream_.handle());
+    if (error == 0) return;
+    recorded.graph.reset();  // the next pass is computed, and recorded again
+    recorded.reads = {};
+    core::raise(
+        "inference", 20,
+        {.what = "a recorded pass could not be launched",
+         .found = std::string(kernels_.table->error_text(error)) + " (CUDA error " + std::to_string(error) + ")",
+         .where = "a graph of " + std::to_string(plan.rows) + " rows and " + std::to_string(plan.pages) +
+                  " pages each on " + pages_.device().str() + ", stream " +
+                  std::to_string(stream_.stream() ? stream_.stream()->id() : 0),
+         .remedy = "an earlier kernel may have failed: CUDA_LAUNCH_BLOCKING=1 names it; without decode_attention in "
+                   "RLALGO_CUDA_KERNELS nothing is recorded"});
   }
 
   const model::DecoderConfig& config_;

@@ -89,6 +89,7 @@ RLALGO_INLINE std::vector<std::vector<data::Completion>> DecoderEngine::generate
 }
 
 RLALGO_INLINE EngineConfig DecoderEngine::checked(EngineConfig engine) {
+  if (engine.prefill_rows == 0) engine.prefill_rows = prefill_rows_of(engine.device.value_or(at::kCPU));
   const auto require = [](bool good, const char* name, std::int64_t value, const char* expected) {
     if (!good)
       core::raise_usage("inference", 7,
@@ -97,7 +98,8 @@ RLALGO_INLINE EngineConfig DecoderEngine::checked(EngineConfig engine) {
                          .expected = expected});
   };
   require(engine.max_slots >= 1 && engine.max_slots <= 4096, "max_slots", engine.max_slots, "1 to 4096");
-  require(engine.prefill_rows >= 1 && engine.prefill_rows <= 4096, "prefill_rows", engine.prefill_rows, "1 to 4096");
+  require(engine.prefill_rows >= 1 && engine.prefill_rows <= 65'536, "prefill_rows", engine.prefill_rows,
+          "1 to 65536, or 0 (as the device asks for)");
   require(engine.cache_element != CacheElement::bfloat16 || !engine.device.value_or(at::kCPU).is_cpu() ||
               attends_to_bfloat16(),
           "cache_element", 16, "float32: this CPU, or the kernels that RLALGO_CPU names, do not attend to bfloat16");

@@ -1,7 +1,10 @@
 // The operations of training with an attention that reads pages: what a pass on a device computes with, layer after layer.
 //
+// Rows of a pass that no sequence has (paged_rows.hpp) have zeros for attention.
+//
 // A run of one row is attended to by the project's own kernel (cuda/decode_attention.cuh) where weights and pages are bfloat16 and the
-// program uses it: a row's numbers from there depend on its own sequence alone. Else pages are gathered into [B, S] positions.
+// program uses it: a row's numbers from there depend on its own sequence alone. Else pages are gathered into [B, S] positions, in pieces
+// of as many sequences, or rows of one, as keep what is gathered and the scores within AttentionPieces.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +12,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 #include <rlalgo/cpu/kernels.hpp>
+#include <rlalgo/inference/attention_pieces.hpp>
 #include <rlalgo/inference/detail/paged_rows.hpp>
 #include <rlalgo/inference/detail/tensor_pages.hpp>
 #include <rlalgo/model/cuda_operations.hpp>
@@ -55,8 +60,17 @@ namespace rlalgo::inference::detail {
 // The operations of training with the attention of a pass over pages. One layer at a time.
 class PagedOperations final : public model::CudaOperations {
  public:
-  PagedOperations(const model::DecoderConfig& config, const TensorPages& pages, const tensor::OwnKernels& kernels)
-      : CudaOperations(kernels), config_(config), pages_(pages) {}
+  PagedOperations(const model::DecoderConfig& config, const TensorPages& pages, const tensor::OwnKernels& kernels,
+                  AttentionPieces pieces = {})
+      : CudaOperations(kernels), config_(config), pages_(pages), pieces_(pieces) {}
+
+  // Whether a row of one position is attended to by the kernel, in passes over activations of that dtype.
+  [[nodiscard]] bool attends_by_kernel(at::ScalarType type) const {
+    const tensor::OwnKernels& own = kernels();
+    return own.table != nullptr && cuda::in_use(cuda::Kernel::decode_attention) && type == at::kBFloat16 &&
+           pages_.type() == at::kBFloat16 && pages_.device().type() == own.device && config_.head_dim % 8 == 0 &&
+           page_places(config_, pages_, 0).head_stride % 8 == 0;
+  }
 
   void begin(const PagedRows& rows) { rows_ = &rows; }
   void enter_layer(std::int64_t layer) {
@@ -67,7 +81,18 @@ class PagedOperations final : public model::CudaOperations {
   // Stores k and v, then attends to the pages. There is a log-sum where sinks want it; nothing is differentiated.
   [[nodiscard]] model::AttentionOutput attention(const tensor::Tensor& q, const tensor::Tensor& k,
                                                  const tensor::Tensor& v,
-                                                 const model::AttentionLayout& /*layout*/) const override {
+                                                 const model::AttentionLayout& layout_of_training) const override {
+    if (const std::int64_t given = rows_->page.size(0); given < q.size(0)) {
+      const auto some = [&](const tensor::Tensor& x) { return x.narrow(0, 0, given); };
+      const model::AttentionOutput part = attention(some(q), some(k), some(v), layout_of_training);
+      model::AttentionOutput out{tensor::zeros_like(q), {}};
+      some(out.value).copy_(part.value);
+      if (part.log_sum.defined()) {
+        out.log_sum = part.log_sum.new_zeros({q.size(0), q.size(1)});
+        some(out.log_sum).copy_(part.log_sum);
+      }
+      return out;
+    }
     const std::int64_t layers = std::max<std::int64_t>(1, config_.attention_layers());
     const cuda::Pages places = page_places(config_, pages_, kept_layer_);
     const std::int64_t width = places.head_stride;
@@ -87,7 +112,7 @@ class PagedOperations final : public model::CudaOperations {
     const auto attend_to = [&](const PagedRows::Run& run, const tensor::Tensor& queries) {
       return own != nullptr && run.rows_each == 1 && q.scalar_type() == at::kBFloat16
                  ? attend_by_kernel(*own, places, run, queries)
-                 : attend(run, queries, layer);
+                 : attend_in_pieces(run, queries, layer);
     };
     if (rows_->runs.size() == 1 && !rows_->runs.front().rows.defined()) return attend_to(rows_->runs.front(), q);
     model::AttentionOutput out{tensor::empty_like(q), {}};
@@ -140,6 +165,33 @@ class PagedOperations final : public model::CudaOperations {
     return out;
   }
 
+  // Of so many sequences at a time, or of one so many rows.
+  [[nodiscard]] model::AttentionOutput attend_in_pieces(const PagedRows::Run& run, const tensor::Tensor& q,
+                                                        const tensor::Tensor& layer) const {
+    const std::int64_t s = run.pages_each * cpu::page_positions, m = run.rows_each;
+    const std::int64_t gathered =
+                           std::max<std::int64_t>(1, pieces_.gathered / (2 * s * config_.kv_heads * config_.head_dim)),
+                       rows = std::max<std::int64_t>(1, pieces_.scores / (s * config_.heads));
+    const std::int64_t sequences = std::min({run.sequences, gathered, std::max<std::int64_t>(1, rows / m)}),
+                       each = std::min(m, std::max<std::int64_t>(1, rows / sequences));
+    if (sequences == run.sequences && each == m) return attend(run, q, layer);
+    std::vector<tensor::Tensor> values, log_sums;
+    for (std::int64_t b = 0; b < run.sequences; b += sequences) {
+      const std::int64_t some = std::min(sequences, run.sequences - b);
+      for (std::int64_t first = 0; first < m; first += each) {  // one sequence, or all of its rows
+        PagedRows::Run part{.pages = run.pages.narrow(0, b * run.pages_each, some * run.pages_each),
+                            .sequences = some,
+                            .rows_each = std::min(each, m - first),
+                            .pages_each = run.pages_each};
+        part.positions = run.positions.narrow(0, b, some).narrow(1, first, part.rows_each);
+        const model::AttentionOutput out = attend(part, q.narrow(0, b * m + first, some * part.rows_each), layer);
+        values.push_back(out.value);
+        if (out.log_sum.defined()) log_sums.push_back(out.log_sum);
+      }
+    }
+    return {tensor::concatenate(values, 0), log_sums.empty() ? tensor::Tensor() : tensor::concatenate(log_sums, 0)};
+  }
+
   // q [B·M, n, D], layer [N, 2, 32, kv, D] → [B·M, n, D], and [B·M, n] where the layer has sinks.
   [[nodiscard]] model::AttentionOutput attend(const PagedRows::Run& run, const tensor::Tensor& q,
                                               const tensor::Tensor& layer) const {
@@ -182,6 +234,7 @@ class PagedOperations final : public model::CudaOperations {
 
   const model::DecoderConfig& config_;
   const TensorPages& pages_;
+  AttentionPieces pieces_;
   const PagedRows* rows_ = nullptr;
   std::int64_t layer_ = 0, kept_layer_ = 0;  // its number among those with keys
 };

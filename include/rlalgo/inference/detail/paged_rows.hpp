@@ -2,7 +2,9 @@
 // there at once.
 //
 // The rows fall into runs of one sequence. Runs of one row (decoding) are one batch [B, P] of pages, P of the longest; a longer run is
-// one by itself. What lies behind the end of a sequence is some page of it, hidden.
+// one by itself. What lies behind the end of a sequence is some page of it, hidden. Where the numbers of a row are to depend on itself alone,
+// every row is a sequence of such a batch, or a run by itself. A pass may have more rows than are given: those write nothing and are
+// attended to by nobody.
 #pragma once
 
 #include <algorithm>
@@ -29,9 +31,12 @@ struct PagedRows {
     std::int64_t sequences = 0, rows_each = 0, pages_each = 0;
   };
   std::vector<Run> runs;
-  tensor::Tensor ids, positions;  // [T]
+  tensor::Tensor ids, positions;  // [T], or more
   tensor::Tensor page, place;     // [T]: page of a row, and place in it
 };
+
+// What is a run: rows of a sequence that follow each other; each row, all of them one batch; each row, by itself.
+enum class RowRuns { sequences, rows, rows_apart };
 
 // Whether each row is of a sequence of its own: a pass that decodes.
 [[nodiscard]] inline bool decodes(std::span<const Row> rows) {
@@ -44,21 +49,24 @@ struct PagedRows {
 
 class RowLayout {
  public:
-  [[nodiscard]] PagedRows operator()(std::span<const Row> rows, at::Device device) {
+  // A pass of `padded` rows, if those are more.
+  [[nodiscard]] PagedRows operator()(std::span<const Row> rows, at::Device device, RowRuns kind = RowRuns::sequences,
+                                     std::int64_t padded = 0) {
     numbers_.clear();
+    const std::size_t all_rows = std::max(rows.size(), static_cast<std::size_t>(padded));
     std::vector<Parts> runs;
     Builder single;
-    const Part ids = each(rows, [](const Row&row) { return static_cast<std::int64_t>(row.token); }),
-               positions = each(rows, [](const Row&row) { return row.position; }),
+    const Part ids = each(rows, all_rows, [](const Row&row) { return static_cast<std::int64_t>(row.token); }),
+               positions = each(rows, all_rows, [](const Row&row) { return row.position; }),
                page = each(
-                   rows,
+                   rows, rows.size(),
                    [](const Row&row) { return TensorPages::number(row.pages[row.position / cpu::page_positions]); }),
-               place = each(rows, [](const Row&row) { return row.position % cpu::page_positions; });
+               place = each(rows, rows.size(), [](const Row&row) { return row.position % cpu::page_positions; });
     for (std::size_t begin = 0; begin < rows.size();) {
       std::size_t end = begin + 1;
-      while (end < rows.size() && rows[end].pages == rows[begin].pages) ++end;
+      while (kind == RowRuns::sequences && end < rows.size() && rows[end].pages == rows[begin].pages) ++end;
       Builder longer;
-      Builder& to = end == begin + 1 ? single : longer;
+      Builder& to = end == begin + 1 && kind != RowRuns::rows_apart ? single : longer;
       for (std::size_t i = begin; i < end; ++i) {
         to.rows.push_back(static_cast<std::int64_t>(i));
         to.positions.push_back(rows[i].position);
@@ -95,11 +103,13 @@ class RowLayout {
     std::vector<std::span<std::byte* const>> pages;  // of each sequence
   };
 
+  // `count` numbers, those behind the rows 0.
   template <class F>
-  Part each(std::span<const Row> rows, const F& f) {
-    const auto first = static_cast<std::int64_t>(numbers_.size());
+  Part each(std::span<const Row> rows, std::size_t count, const F& f) {
+    const std::size_t first = numbers_.size();
     for (const Row& row : rows) numbers_.push_back(f(row));
-    return {first, static_cast<std::int64_t>(rows.size())};
+    numbers_.resize(first + count, 0);
+    return {static_cast<std::int64_t>(first), static_cast<std::int64_t>(count)};
   }
   Part append(const std::vector<std::int64_t>& values) {
     const auto first = static_cast<std::int64_t>(numbers_.size());

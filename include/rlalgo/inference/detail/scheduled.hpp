@@ -74,6 +74,7 @@ struct Scheduled {
   std::int64_t branch = 0;              // positions of the prompt in pages that are known, where a state is carried
   bool queued = false;                  // is among those that want slots
   bool indexed = true;                  // its pages go to the prefix cache
+  std::uint64_t pass = 0;               // the last one that it has a row in, or was being given pages for
 
   [[nodiscard]] std::int64_t prompt_size() const { return static_cast<std::int64_t>(spec.prompt.size()); }
   [[nodiscard]] data::Completion& completion(std::int64_t j) {

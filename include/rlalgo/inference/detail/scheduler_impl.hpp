@@ -4,12 +4,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <functional>
+#include <exception>
 #include <memory>
 #include <span>
-#include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -20,6 +17,7 @@
 #include <rlalgo/inference/detail/check_request.hpp>
 #include <rlalgo/inference/detail/draw_batch.hpp>
 #include <rlalgo/inference/detail/expert_notes.hpp>
+#include <rlalgo/inference/detail/prompts_first.hpp>
 #include <rlalgo/inference/detail/roster.hpp>
 #include <rlalgo/inference/detail/scheduled.hpp>
 #include <rlalgo/inference/forward.hpp>
@@ -233,6 +231,7 @@ RLALGO_INLINE bool Scheduler::proceed(std::size_t k, bool may_preempt) {
     cache_.transfer(request.prompt, slot.sequence);
     request.complete = false;
   } else {
+    request.pass = pass_;
     while (!cache_.fork(request.prompt, slot.sequence))
       if (!may_preempt || !make_room(k)) {
         starved_ = true;
@@ -278,6 +277,15 @@ RLALGO_INLINE void Scheduler::vacate(std::size_t k) {
 }
 
 RLALGO_INLINE void Scheduler::pass(const Forward::WeightsHandle& weights) {
+  ++pass_;
+  try {
+    compute(weights);
+  } catch (...) {
+    fail_pass(weights, std::current_exception());
+  }
+}
+
+RLALGO_INLINE void Scheduler::compute(const Forward::WeightsHandle& weights) {
   collect(weights);
   if (rows_.empty()) return;
   forward_.run(*weights, rows_);
@@ -298,11 +306,36 @@ RLALGO_INLINE void Scheduler::pass(const Forward::WeightsHandle& weights) {
   }
 }
 
+// A device may say of a pass that it failed when its results are read: what it should have written is in the prefix cache by then.
+RLALGO_INLINE void Scheduler::fail_pass(const Forward::WeightsHandle& weights, const std::exception_ptr& error) {
+  forget(weights->contents);
+  std::vector<RequestId> failed;
+  for (const auto& [id, request] : requests_)
+    if (request->pass == pass_) failed.push_back(id);
+  const bool heard = std::ranges::all_of(failed, [&](RequestId id) { return bool(requests_.at(id)->spec.on_failed); });
+  if (failed.empty() || !heard) std::rethrow_exception(error);
+  std::sort(failed.begin(), failed.end());
+  for (const RequestId id : failed) {
+    RequestSpec& spec = requests_.at(id)->spec;
+    const auto on_failed = std::move(spec.on_failed);
+    spec.on_end = nullptr;
+    cancel(id);
+    on_failed(id, error);
+  }
+}
+
+RLALGO_INLINE bool Scheduler::extend(detail::Scheduled& request, KvCache::Sequence& sequence, std::int64_t count) {
+  const std::uint64_t before = std::exchange(request.pass, pass_);
+  if (cache_.extend(sequence, count)) return true;
+  request.pass = before;
+  return false;
+}
+
 RLALGO_INLINE void Scheduler::collect(const Forward::WeightsHandle& weights) {
   rows_.clear();
   wanted_.clear();
   cache_.begin_pass();
-  const bool hold_up = may_hold_up_ && prompts_first(weights);
+  const bool hold_up = may_hold_up_ && detail::prompts_first(roster_, prefixes_, weights, config_.prefill_rows);
   if (!hold_up) add_decoding(weights);
   add_prompts(weights);
   if (!hold_up) return;
@@ -310,31 +343,12 @@ RLALGO_INLINE void Scheduler::collect(const Forward::WeightsHandle& weights) {
   if (rows_.empty()) add_decoding(weights);  // the prompts wait for pages
 }
 
-RLALGO_INLINE bool Scheduler::prompts_first(const Forward::WeightsHandle& weights) {
-  bool decoding = false;
-  std::int64_t waiting = 0;
-  const detail::Scheduled* last = nullptr;
-  for (std::size_t k = 0; k < roster_.size(); ++k) {
-    const detail::Slot& slot = roster_[k];
-    const detail::Scheduled& request = *slot.request;
-    if (request.spec.weights != weights) continue;
-    decoding = decoding || (!slot.waits && slot.uncomputed() == 1);
-    if (!slot.waits || request.complete || std::exchange(last, &request) == &request) continue;
-    std::int64_t there = request.prompt.length;
-    if (there == 0 && request.may_reuse())
-      there = prefixes_.known_length(weights->contents, {request.spec.prompt}, request.prompt_size() - 1);
-    waiting += request.prompt_size() - there;
-    if (decoding && waiting > config_.prefill_rows) return true;
-  }
-  return false;
-}
-
 RLALGO_INLINE void Scheduler::add_decoding(const Forward::WeightsHandle& weights) {
   for (std::size_t k = 0; k < roster_.size(); ++k) {
     detail::Slot& slot = roster_[k];
     if (slot.waits || slot.request->spec.weights != weights || slot.uncomputed() != 1) continue;
-    bool room = cache_.extend(slot.sequence, 1);
-    while (!room && make_room(k)) room = cache_.extend(slot.sequence, 1);
+    bool room = extend(*slot.request, slot.sequence, 1);
+    while (!room && make_room(k)) room = extend(*slot.request, slot.sequence, 1);
     if (room)
       add_rows(k, 1);
     else if (roster_.size() > 1)
@@ -404,7 +418,7 @@ RLALGO_INLINE std::int64_t Scheduler::add_rows_again(std::size_t k, std::int64_t
 }
 
 RLALGO_INLINE bool Scheduler::claim(std::size_t k, KvCache::Sequence& sequence, std::int64_t count) {
-  while (!cache_.extend(sequence, count))
+  while (!extend(*roster_[k].request, sequence, count))
     if (!rows_.empty() || !make_room(k)) {
       starved_ = true;
       return false;
@@ -460,11 +474,10 @@ RLALGO_INLINE bool Scheduler::accept(std::size_t k, Drawn drawn, const std::vect
   ++counts_.drawn_tokens;
   if (!detail::append_token(request, roster_[k].completion, drawn, top)) return false;
   if (cache_.note_bytes() > 0) {
-    data::Completion& completion = request.completion(roster_[k].completion);
-    const KvCache::Sequence& own = roster_[k].sequence;
-    completion.routed_experts =
-        detail::notes_of(cache_, own.length > 0 ? own : request.prompt,
-                         request.prompt_size() + static_cast<std::int64_t>(completion.ids.size()) - 1);
+    auto& completion = request.completion(roster_[k].completion);
+    const auto& own = roster_[k].sequence.length > 0 ? roster_[k].sequence : request.prompt;
+    const auto known = request.prompt_size() + static_cast<std::int64_t>(completion.ids.size()) - 1;
+    completion.routed_experts = detail::notes_of(cache_, own, known);
   }
   vacate(k);
   if (request.heirs() == 0 && request.preempted.empty()) {

@@ -4,6 +4,7 @@
 // Errors: [rlalgo.inference.6] weights on another device.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -24,6 +25,11 @@
 
 namespace rlalgo::inference::detail {
 
+// Rows of every part of an invariant pass: as many as decode at a time, within what costs a GPU the same.
+[[nodiscard]] inline std::int64_t invariant_rows(std::int64_t max_slots) {
+  return std::clamp<std::int64_t>(DecodePass::bucket(max_slots), 32, 256);
+}
+
 class TensorEngineDevice final : public EngineDevice {
  public:
   TensorEngineDevice(const model::DecoderConfig& decoder, const EngineConfig& engine, at::Device device,
@@ -31,7 +37,8 @@ class TensorEngineDevice final : public EngineDevice {
       : pages_(device, engine.cache_element == CacheElement::bfloat16 ? at::kBFloat16 : at::kFloat, engine.cache_bytes),
         states_(device, at::kFloat),
         cache_(decoder, engine.cache_element.value_or(CacheElement::float32), pages_, states_),
-        forward_(decoder, pages_, states_, max_rows, engine.max_slots, kernels),
+        forward_(decoder, pages_, states_, max_rows, engine.max_slots, kernels,
+                 engine.invariant ? invariant_rows(engine.max_slots) : 0),
         merges_(engine.merge_adapter) {}
 
   [[nodiscard]] KvCache& cache() override { return cache_; }

@@ -8,8 +8,16 @@
 // run (a prompt) attends alone. A row's numbers are those of its tokens, but their last bits may depend on which rows are
 // computed with it, as a device's products do; equal passes give equal bits.
 //
+// An invariant pass (EngineConfig::invariant) is one or more of a fixed number of rows, the last of them padded, prompts and the head
+// too; and every row attends by itself: by the decoding kernel, whose parts are those of its own sequence, or with its own pages alone. So a
+// row's bits are a function of its tokens, as far as a product of a fixed shape computes all of its rows alike.
+//
 // Where the program uses its own kernels, a pass that only decodes is decode_pass.hpp's, where that knows the layers, and tokens are drawn
 // where the logits are (device_draws.hpp).
+//
+// A pass that fails on the device says how large it was and on which stream.
+//
+// Errors: [rlalgo.inference.20] an operator that failed; [rlalgo.tensor.14] the memory of the device, .15 a kernel.
 //
 // Host reads a pass: none; host writes: one copy, of token ids, positions and the numbers of pages.
 #pragma once
@@ -20,11 +28,15 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <c10/core/GradMode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
 
+#include <rlalgo/core/error.hpp>
 #include <rlalgo/inference/detail/decode_pass.hpp>
 #include <rlalgo/inference/detail/device_draws.hpp>
 #include <rlalgo/inference/detail/joined_maps.hpp>
@@ -40,6 +52,7 @@
 #include <rlalgo/model/linear.hpp>
 #include <rlalgo/model/weights.hpp>
 #include <rlalgo/tensor/cuda_kernels.hpp>
+#include <rlalgo/tensor/device.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/host_copies.hpp>
 #include <rlalgo/tensor/tensor.hpp>
@@ -59,9 +72,10 @@ struct TensorWeightsView final : Forward::Weights {
 class TensorForward final : public Forward {
  public:
   // `states`: what sequences carry, a row each, as detail/delta_pass.hpp has it.
+  // `invariant`: with how many rows at a time a pass is computed that is to be so, 0: as they come.
   TensorForward(const model::DecoderConfig& config, const TensorPages& pages, const TensorPages& states,
                 std::int64_t max_rows, std::int64_t max_logits,
-                const tensor::OwnKernels& kernels = tensor::own_kernels())
+                const tensor::OwnKernels& kernels = tensor::own_kernels(), std::int64_t invariant = 0)
       : config_(config),
         pages_(pages),
         kernels_(kernels),
@@ -69,7 +83,8 @@ class TensorForward final : public Forward {
         operations_(config, pages, kernels_),
         decode_(config, pages, kernels_),
         max_rows_(max_rows),
-        max_logits_(max_logits) {
+        max_logits_(max_logits),
+        invariant_(invariant) {
     for (const model::RopeConfig& rope : config.ropes) rotary_.emplace_back(rope, config.head_dim);
     angles_.resize(rotary_.size());
   }
@@ -98,10 +113,14 @@ class TensorForward final : public Forward {
     if (rows.empty()) return;
     const c10::NoGradGuard no_grad;
     const auto& view = static_cast<const TensorWeightsView&>(weights);
-    if (!view.joined.empty() && decodes(rows))
-      last_ = decode_.run(view.weights, view.joined, view.adapters, view.places, rows, angles_);
-    else
-      last_ = run_layers(view.weights, rows);
+    said("a pass of " + std::to_string(rows.size()) + " rows", [&] {
+      if (invariant_ > 0)
+        last_ = run_invariant(view, rows);
+      else if (!view.joined.empty() && decodes(rows))
+        last_ = decode_.run(view.weights, view.joined, view.adapters, view.places, rows, angles_);
+      else
+        last_ = run_layers(view.weights, rows);
+    });
   }
 
   void draw(const Weights& weights, std::span<const std::int64_t> rows, std::span<Draw> draws) override {
@@ -109,20 +128,64 @@ class TensorForward final : public Forward {
         config_.vocab_size > cuda::draw_vocabulary)
       return;
     const c10::NoGradGuard no_grad;
-    draws_.answer(
-        *kernels_.table, config_.vocab_size, [&] { return logits_of(weights, rows).contiguous(); }, draws);
+    said("logits and draws of " + std::to_string(rows.size()) + " rows", [&] {
+      draws_.answer(
+          *kernels_.table, config_.vocab_size, [&] { return logits_of(weights, rows).contiguous(); }, draws);
+    });
   }
 
   [[nodiscard]] const float* logits(const Weights& weights, std::span<const std::int64_t> rows) override {
     const c10::NoGradGuard no_grad;
-    logits_ = logits_of(weights, rows).to(at::kCPU).contiguous();
+    said("logits of " + std::to_string(rows.size()) + " rows",
+         [&] { logits_ = logits_of(weights, rows).to(at::kCPU).contiguous(); });
     return logits_.const_data_ptr<float>();
   }
 
  private:
-  // [T, H] behind the final norm.
-  [[nodiscard]] tensor::Tensor run_layers(const model::DecoderWeights& w, std::span<const Row> rows) {
-    const PagedRows paged = layout_(rows, pages_.device());
+  // f(), where an error of the device or of LibTorch says what it was doing.
+  template <class F>
+  void said(const std::string& doing, F&& f) {
+    try {
+      f();
+    } catch (const c10::OutOfMemoryError& error) {
+      tensor::raise_memory(pages_.device(), error, generation_memory_remedy);
+    } catch (const c10::Error& error) {
+      const at::Device device = pages_.device();
+      const c10::StreamId stream =
+          device.is_cuda() ? c10::impl::VirtualGuardImpl(device.type()).getStream(device).id() : 0;
+      core::raise(
+          "inference", 20,
+          {.what = "an operator of the device failed while tokens were generated",
+           .found = error.what_without_backtrace(),
+           .where = doing + " on " + device.str() + ", stream " + std::to_string(stream),
+           .remedy =
+               "an earlier kernel may have failed: CUDA_LAUNCH_BLOCKING=1 names it; an address that is not there ends "
+               "all work of a process on its GPU: start it again"});
+    }
+  }
+
+  // So many rows at a time; each part behind the one before it, as later rows of a sequence attend to earlier ones.
+  [[nodiscard]] tensor::Tensor run_invariant(const TensorWeightsView& view, std::span<const Row> rows) {
+    std::vector<tensor::Tensor> parts;
+    const auto most = static_cast<std::size_t>(invariant_);
+    for (std::size_t first = 0; first < rows.size(); first += most) {
+      const std::span<const Row> some = rows.subspan(first, std::min(most, rows.size() - first));
+      parts.push_back(view.joined.empty() ? run_layers(view.weights, some, invariant_)
+                                          : decode_.run(view.weights, view.joined, view.adapters, view.places, some,
+                                                        angles_, invariant_));
+      parts.back() = parts.back().narrow(0, 0, static_cast<std::int64_t>(some.size()));
+      if (rows.size() > most) parts.back() = parts.back().clone();  // the next part is computed in the same memory
+    }
+    return parts.size() == 1 ? parts.front() : tensor::concatenate(parts, 0);
+  }
+
+  // [T, H] behind the final norm, T at least `padded`.
+  [[nodiscard]] tensor::Tensor run_layers(const model::DecoderWeights& w, std::span<const Row> rows,
+                                          std::int64_t padded = 0) {
+    const RowRuns kind = padded == 0                                                ? RowRuns::sequences
+                         : operations_.attends_by_kernel(w.embedding.scalar_type()) ? RowRuns::rows
+                                                                                    : RowRuns::rows_apart;
+    const PagedRows paged = layout_(rows, pages_.device(), kind, padded);
     operations_.begin(paged);
     std::vector<model::RopeTable> ropes;
     for (std::size_t i = 0; i < rotary_.size(); ++i)
@@ -150,9 +213,24 @@ class TensorForward final : public Forward {
   // [n, V] in float32, on the device.
   [[nodiscard]] tensor::Tensor logits_of(const Weights& weights, std::span<const std::int64_t> rows) {
     const model::DecoderWeights& w = static_cast<const TensorWeightsView&>(weights).weights;
+    if (invariant_ > 0) {
+      std::vector<tensor::Tensor> parts;
+      const auto most = static_cast<std::size_t>(invariant_);
+      for (std::size_t first = 0; first < rows.size(); first += most) {
+        const auto some = rows.subspan(first, std::min(most, rows.size() - first));
+        std::vector<std::int64_t> padded(some.begin(), some.end());
+        padded.resize(most, some.front());
+        parts.push_back(
+            head(w, last_.index_select(0, tensor::on_device(std::span<const std::int64_t>(padded), last_.device())))
+                .narrow(0, 0, static_cast<std::int64_t>(some.size())));
+      }
+      return parts.size() == 1 ? parts.front() : tensor::concatenate(parts, 0);
+    }
     bool all = static_cast<std::int64_t>(rows.size()) == last_.size(0);
     for (std::size_t i = 0; i < rows.size() && all; ++i) all = rows[i] == static_cast<std::int64_t>(i);
-    const tensor::Tensor hidden = all ? last_ : last_.index_select(0, tensor::on_device(rows, last_.device()));
+    return head(w, all ? last_ : last_.index_select(0, tensor::on_device(rows, last_.device())));
+  }
+  [[nodiscard]] tensor::Tensor head(const model::DecoderWeights& w, const tensor::Tensor& hidden) const {
     const model::Linear head{w.lm_head.defined() ? w.lm_head : w.embedding, {}, w.lm_head_lora};
     tensor::Tensor out = model::linear(hidden, head).to(at::kFloat);
     if (config_.logit_scale != 1.0) out.mul_(config_.logit_scale);
@@ -171,7 +249,7 @@ class TensorForward final : public Forward {
   std::vector<RotaryTable> rotary_;                    // of each rotation of the configuration
   std::vector<std::array<tensor::Tensor, 2>> angles_;  // their cosines and sines [reserved_, half], on the device
   std::int64_t reserved_ = 0;
-  std::int64_t max_rows_, max_logits_;
+  std::int64_t max_rows_, max_logits_, invariant_;
   tensor::Tensor last_;    // [T, H] after the final norm
   tensor::Tensor logits_;  // [n, V] in host memory
 };

@@ -14,10 +14,17 @@
 #include <vector>
 
 #include <rlalgo/inference/page_memory.hpp>
+#include <rlalgo/tensor/device.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::inference::detail {
+
+inline constexpr const char* generation_memory_remedy =
+    "leave more room for generation: fewer completions at a time, shorter ones, fewer prompt tokens a pass (of a "
+    "server --max-num-seqs, "
+    "--max-model-len, --prefill-rows), or less for keys and values (--gpu-memory-utilization, "
+    "trl.vllm_gpu_memory_utilization)";
 
 class TensorPages final : public PageMemory {
  public:
@@ -64,7 +71,9 @@ class TensorPages final : public PageMemory {
     const auto most =
         static_cast<std::int64_t>(most_ / (static_cast<std::size_t>(elements) * c10::elementSize(type())));
     const std::int64_t capacity = most > capacity_ ? most : std::max({least, 2 * capacity_, largest_});
-    tensor::Tensor larger = tensor::zeros({capacity, elements}, options_);
+    tensor::Tensor larger = tensor::with_memory_errors(device(), generation_memory_remedy, [&] {
+      return tensor::zeros({capacity, elements}, options_);
+    });
     if (capacity_ > 0) larger.narrow(0, 0, capacity_).copy_(arena_);
     arena_ = larger;
     free_.reserve(static_cast<std::size_t>(capacity));

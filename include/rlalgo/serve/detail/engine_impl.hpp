@@ -20,6 +20,7 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/serve/detail/failed_work.hpp>
 #include <rlalgo/serve/detail/request_shares.hpp>
 #include <rlalgo/serve/engine.hpp>
 #include <rlalgo/serve/refusal.hpp>
@@ -153,9 +154,7 @@ RLALGO_INLINE void Engine::call(const std::function<void(inference::DecoderEngin
     const std::lock_guard lock(state->mutex);  // what has begun uses the caller's variables: its end is waited for
     if (done.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
       state->given_up = true;
-      refuse_request(500, 15,
-                     {.what = "the engine did not take a call in time",
-                      .found = "more than " + std::to_string(seconds) + " seconds"});
+      refuse_request(500, 15, detail::late_call(seconds));
     }
   }
   done.get();
@@ -322,9 +321,8 @@ RLALGO_INLINE void Engine::submit_next(Entry& entry) {
     shifted.completion += share.first;
     on_token(entry, share.request, shifted);
   };
-  spec.on_end = [this, &entry, at](inference::RequestId, inference::RequestResult&& result) {
-    on_end(entry, at, std::move(result));
-  };
+  spec.on_end = [this, &entry, at](auto, inference::RequestResult&& result) { on_end(entry, at, std::move(result)); };
+  spec.on_failed = [this, &entry, at](auto, const std::exception_ptr& error) { on_failed(entry, at, error); };
   {
     const std::lock_guard lock(mutex_);
     waiting_ -= before - entry.waiting();
@@ -347,11 +345,7 @@ RLALGO_INLINE void Engine::watch_deadlines() {
     if (entry->deadline && *entry->deadline <= now) late.push_back(ticket);
   for (const Ticket ticket : late) {
     Entry& entry = *entries_.at(ticket);
-    fail(entry, Refusal(504, {},
-                        core::Error("serve", 14,
-                                    {.what = "the request was not done in time",
-                                     .found = "more than " + std::to_string(entry.work.seconds) + " seconds",
-                                     .remedy = "ask for fewer tokens, or raise the limit"})));
+    fail(entry, Refusal(504, {}, detail::late_work(entry.work.seconds)));
   }
 }
 
@@ -380,8 +374,7 @@ RLALGO_INLINE void Engine::begin_anew(const std::string& failure) {
   decoder_.scheduler().reset_prefix_cache();
   for (auto& [ticket, entry] : entries_) entry->running.assign(entry->running.size(), std::nullopt);
   scheduled_ = 0;
-  const core::Error error("serve", 15,
-                          {.what = "a step of the engine failed, and the requests in it with it", .found = failure});
+  const core::Error error = detail::failed_step(failure);
   while (!entries_.empty()) fail(*entries_.begin()->second, Refusal(500, {}, error));
 }
 
@@ -415,6 +408,14 @@ RLALGO_INLINE void Engine::on_end(Entry& entry, std::size_t at, inference::Reque
   }
   detail::put(entry.results[index], std::move(result), entry.shares[at], entry.work.requests[index].count);
   if (--entry.shares_left[index] == 0) finish(entry, index);
+}
+
+// A pass with a row of it failed.
+RLALGO_INLINE void Engine::on_failed(Entry& entry, std::size_t at, const std::exception_ptr& error) {
+  entry.running[at].reset();
+  scheduled_ -= std::min(scheduled_, static_cast<std::size_t>(entry.shares[at].count));
+  if (!entry.thrown) entry.thrown.emplace(detail::failed_step(detail::text_of(error)));
+  trouble_.push_back(entry.ticket);
 }
 
 // The request has ended.

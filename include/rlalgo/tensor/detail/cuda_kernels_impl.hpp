@@ -69,10 +69,13 @@ RLALGO_INLINE void detail::refuse_launch(const cuda::Kernels& table, int error, 
   const std::string name(cuda::kernel_names[static_cast<std::size_t>(kernel)]);
   std::string shape = "[";
   for (const std::int64_t size : x.sizes()) shape += (shape.size() > 1 ? ", " : "") + std::to_string(size);
+  // A device without streams of its own has one.
+  const c10::StreamId stream =
+      x.is_cuda() ? c10::impl::VirtualGuardImpl(x.device().type()).getStream(x.device()).id() : 0;
   core::raise("tensor", 15,
               {.what = "the CUDA kernel " + name + " could not be launched",
                .found = std::string(table.error_text(error)) + " (CUDA error " + std::to_string(error) + ")",
-               .where = shape + "] on " + x.device().str(),
+               .where = shape + "] on " + x.device().str() + ", stream " + std::to_string(stream),
                .remedy = "an earlier kernel may have failed: CUDA_LAUNCH_BLOCKING=1 names it; without " + name +
                          " in RLALGO_CUDA_KERNELS LibTorch's operators compute instead"});
 }
