@@ -46,12 +46,13 @@ TEST_CASE("what a device does not compute is refused by its key") {
   config::RunConfig run;
   run.device = "cuda:0";
   CHECK_NOTHROW(config::check_device(run));
-  run.optimizer = "paged_adamw_8bit";
-  CHECK(lacks(raised_by([&] { config::check_device(run); }),
-              {"config.44", "optimizer: paged_adamw_8bit", "cuda:0", "adamw_torch", "device: cpu"}) == "");
-  run.optimizer = "adamw_torch";
+  for (const char* name : {"adamw_bnb_8bit", "adamw_8bit", "paged_adamw_8bit", "lion_32bit", "adafactor", "muon"}) {
+    run.optimizer = name;
+    CHECK_NOTHROW(config::check_device(run));
+  }
   run.trl.generation_quantization = "int8";
-  CHECK(lacks(raised_by([&] { config::check_device(run); }), {"config.44", "trl.generation_quantization"}) == "");
+  CHECK(lacks(raised_by([&] { config::check_device(run); }),
+              {"config.44", "trl.generation_quantization", "cuda:0", "device: cpu"}) == "");
   run.device = "cpu";
   CHECK_NOTHROW(config::check_device(run));
 }

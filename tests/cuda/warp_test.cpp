@@ -34,6 +34,8 @@ void check_sum() {
       5);
 }
 
+__global__ void largest(const float* x, float* out) { out[threadIdx.x] = cuda::warp_max(x[threadIdx.x]); }
+
 // c += a·b of one warp: a [16, 16], b [8, 16] by columns.
 template <int Lanes>
 __global__ void product(const std::uint16_t* a, const std::uint16_t* b, float* c) {
@@ -53,6 +55,16 @@ TEST_CASE("The sum of a block is the same in each thread, and in each order") {
   check_sum<1>();
   check_sum<3>();
   check_sum<8>();
+}
+
+TEST_CASE("The largest of a warp is the same in each lane, wherever it is") {
+  for (std::size_t place = 0; place < 32; ++place) {
+    std::vector<float> x(32, -3.0F);
+    x[place] = -2.0F;
+    const Memory<float> there(x), out(x.size());
+    must_work(cuda::launch(largest, dim3(1), dim3(32), nullptr, there.data(), out.data()));
+    CHECK(same_bits(out.values(), std::vector<float>(32, -2.0F)));
+  }
 }
 
 TEST_CASE("A product of a warp has its elements where mma.m16n8k16 has them") {

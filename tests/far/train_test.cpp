@@ -141,6 +141,9 @@ TEST_CASE("preference learning on a device prints the CPU's numbers") {
       {"cpo", "rl: cpo\n" + pairs},
       {"dpo, lora", "rl: dpo\n" + pairs + lora},
       {"dpo, dora", "rl: dpo\n" + pairs + lora + "peft_use_dora: true\n"},
+      {"dpo, 8 bits", "rl: dpo\noptimizer: adamw_bnb_8bit\n" + pairs},
+      {"dpo, adafactor", "rl: dpo\noptimizer: adafactor\n" + pairs},
+      {"dpo, muon", "rl: dpo\noptimizer: muon\n" + pairs},
       {"dpo, pissa", "rl: dpo\n" + pairs + lora + "peft_init_lora_weights: pissa\n"},
   };
   for (const auto& [name, method] : methods) {
@@ -214,7 +217,8 @@ TEST_CASE("bfloat16 on a device is the CPU's to rounding") {
 TEST_CASE("a run on a device that is stopped and resumed writes the same bytes") {
   support::far::device();
   const Workshop w;
-  for (const std::string& method : {"rl: dpo\n" + pairs, online("grpo", "  beta: 0.04\n") + lora}) {
+  for (const std::string& method :
+       {"rl: dpo\n" + pairs, "rl: dpo\noptimizer: adamw_bnb_8bit\n" + pairs, online("grpo", "  beta: 0.04\n") + lora}) {
     std::string saved = method;
     saved.replace(saved.find("max_steps: 2\nsave_strategy: \"no\""), 32, "max_steps: 3\nsave_steps: 2");
     (void)w.train(saved, "far:0", "whole");
@@ -241,16 +245,17 @@ TEST_CASE("a device whose memory is used up ends the run with what helps") {
 TEST_CASE("a loss that is not finite ends a run on a device with the rows that made it, as on the CPU") {
   support::far::device();
   const Workshop w;
-  std::string method = "rl: dpo\n" + pairs;
-  for (const std::string device : {"cpu", "far:0"}) {
-    INFO(device);
-    auto run = w.config(method, device, "bad");
-    run.learning_rate = 1e30;
-    fs::remove_all(w.scratch.path() / "bad");
-    CHECK(lacks(raised_by([&] { (void)config::train(run); }),
-                {"trainer.31", "is not finite", "step 2", "offending_rows-step-2.jsonl"}) == "");
-    CHECK(fs::exists(w.scratch.path() / "bad/offending_rows-step-2.jsonl"));
-  }
+  for (const std::string optimizer : {"adamw_torch", "adamw_bnb_8bit"})
+    for (const std::string device : {"cpu", "far:0"}) {
+      INFO(device << ' ' << optimizer);
+      const std::string method = "rl: dpo\noptimizer: " + optimizer + "\n" + pairs;
+      auto run = w.config(method, device, "bad");
+      run.learning_rate = 1e30;
+      fs::remove_all(w.scratch.path() / "bad");
+      CHECK(lacks(raised_by([&] { (void)config::train(run); }),
+                  {"trainer.31", "is not finite", "step 2", "offending_rows-step-2.jsonl"}) == "");
+      CHECK(fs::exists(w.scratch.path() / "bad/offending_rows-step-2.jsonl"));
+    }
 }
 
 TEST_CASE("a held-out evaluation runs on the device of the configuration") {

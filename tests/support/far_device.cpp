@@ -108,9 +108,13 @@ class Opened {
     void* const data = tensor.storage().mutable_data();
     if (!tensor.is_privateuseone() || data == nullptr) return;
     const std::lock_guard lock(state().mutex);
-    auto& region = state().regions.at(data);
-    if (region.open++ == 0) ::mprotect(data, region.bytes, PROT_READ | PROT_WRITE);
-    data_ = data;
+    auto found = state().regions.upper_bound(
+        data);  // behind the one that it lies in: shards place tensors within others' memory
+    TORCH_CHECK(found-- != state().regions.begin(), "no memory of the far device");
+    auto& region = found->second;
+    data_ = found->first;
+    TORCH_CHECK(data < static_cast<char*>(data_) + region.bytes, "no memory of the far device");
+    if (region.open++ == 0) ::mprotect(data_, region.bytes, PROT_READ | PROT_WRITE);
   }
   Opened(const Opened&) = delete;
   Opened& operator=(const Opened&) = delete;

@@ -119,6 +119,8 @@ tensor::OwnKernels kernels() {
                        .log_prob_finish = far<&K::log_prob_finish>,
                        .log_prob_gradient = far<&K::log_prob_gradient>,
                        .draw = far<&K::draw>,
+                       .dropout = far<&K::dropout>,
+                       .adamw_8bit = far<&K::adamw_8bit>,
                        .error_text = text_of,
                        .graph_begin = begin,
                        .graph_end = end,

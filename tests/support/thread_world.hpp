@@ -133,8 +133,9 @@ class Meeting {
 class ThreadTeam final : public distributed::Team {
  public:
   // `name`: of no other team.
-  ThreadTeam(std::string name, int rank, std::vector<int> ranks, std::shared_ptr<Meeting> meeting)
-      : name_(std::move(name)), own_(rank), ranks_(std::move(ranks)), meeting_(std::move(meeting)) {}
+  ThreadTeam(std::string name, int rank, std::vector<int> ranks, std::shared_ptr<Meeting> meeting, at::Device device)
+      : name_(std::move(name)), own_(rank), ranks_(std::move(ranks)), meeting_(std::move(meeting)), device_(device) {}
+  [[nodiscard]] at::Device device() const override { return device_; }
   [[nodiscard]] int rank() const override {
     return static_cast<int>(std::find(ranks_.begin(), ranks_.end(), own_) - ranks_.begin());
   }
@@ -176,6 +177,7 @@ class ThreadTeam final : public distributed::Team {
   int own_;
   std::vector<int> ranks_;
   std::shared_ptr<Meeting> meeting_;
+  at::Device device_;
   std::int64_t next_ = 0;  // operation
 };
 
@@ -197,10 +199,10 @@ class ThreadWorld final : public distributed::World {
       one.detach().copy_(at::tensor(values, at::kDouble).view(one.sizes()));
     }
   }
-  [[nodiscard]] std::shared_ptr<distributed::Team> convene(const std::vector<int>& ranks, at::Device) override {
+  [[nodiscard]] std::shared_ptr<distributed::Team> convene(const std::vector<int>& ranks, at::Device device) override {
     std::string name = std::to_string(teams_++);
     for (const int r : ranks) name += "," + std::to_string(r);
-    return std::make_shared<ThreadTeam>(name, rank_, ranks, meeting_);
+    return std::make_shared<ThreadTeam>(name, rank_, ranks, meeting_, device);
   }
   void fail(const std::string& text) noexcept override {
     meeting_->fail(text);

@@ -1,6 +1,8 @@
 // The table of cuda/kernels.hpp, compiled by nvcc: a program that has this object has the kernels.
+#include <rlalgo/cuda/adamw_8bit.cuh>
 #include <rlalgo/cuda/decode_attention.cuh>
 #include <rlalgo/cuda/draw.cuh>
+#include <rlalgo/cuda/dropout.cuh>
 #include <rlalgo/cuda/gated.cuh>
 #include <rlalgo/cuda/heads.cuh>
 #include <rlalgo/cuda/kernels.hpp>
@@ -54,6 +56,8 @@ const Kernels table{.rms_norm = launched<rms_norm, RmsNorm>,
                     .log_prob_finish = launched<log_prob_finish, LogProbFinish>,
                     .log_prob_gradient = launched<log_prob_gradient, LogProbGradient>,
                     .draw = launched<draw, Draw>,
+                    .dropout = launched<dropout, Dropout>,
+                    .adamw_8bit = launched<adamw_8bit, AdamW8bit>,
                     .error_text = [](int error) { return cudaGetErrorString(static_cast<cudaError_t>(error)); },
                     .graph_begin = graph_begin,
                     .graph_end = graph_end,

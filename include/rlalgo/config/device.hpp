@@ -75,8 +75,6 @@ inline void check_device(const RunConfig& config) {
                        .where = config.place(key),
                        .remedy = remedy + ", or set device: cpu"});
   };
-  if (moments_of(config.optimizer) == Moments::blockwise_8bit)
-    refuse("optimizer", config.optimizer, "take adamw_torch, whose moments are in float32");
   if (config.trl.quantizes()) refuse("trl.generation_quantization", config.trl.generation_quantization, "leave it out");
 }
 

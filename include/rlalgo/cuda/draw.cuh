@@ -5,7 +5,6 @@
 //
 // Random numbers are those of core/philox.hpp, the arithmetic that of inference/sampling.hpp with the portable kernels: every
 // product and sum of floats is rounded by itself, what is summed is summed in the same order, masses in double.
-// Source of the generator: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011 (Philox4x32-10).
 #pragma once
 
 #include <cmath>
@@ -13,30 +12,12 @@
 
 #include <rlalgo/cuda/kernels.hpp>
 #include <rlalgo/cuda/language.cuh>
+#include <rlalgo/cuda/philox.cuh>
 #include <rlalgo/cuda/warp.cuh>
 
 namespace rlalgo::cuda {
 
 inline constexpr int draw_threads = 512, draw_block = 512, draw_lanes = 8;  // block: ids of a partial sum
-inline constexpr std::uint32_t sampling_stream = 1;
-
-// Uniform in [0, 1) with 53 random bits, of the block that (seed, stream; step, index) names.
-__device__ inline double philox_uniform(std::uint64_t seed, std::uint32_t stream, std::uint64_t step,
-                                        std::uint64_t index) {
-  std::uint32_t k0 = static_cast<std::uint32_t>(seed),
-                k1 = static_cast<std::uint32_t>(seed >> 32U) ^ stream * 0x9E3779B9U;
-  std::uint32_t c[4] = {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32U),
-                        static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(step >> 32U)};
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t p0 = 0xD2511F53ULL * c[0], p1 = 0xCD9E8D57ULL * c[2];
-    const std::uint32_t c0 = static_cast<std::uint32_t>(p1 >> 32U) ^ c[1] ^ k0,
-                        c2 = static_cast<std::uint32_t>(p0 >> 32U) ^ c[3] ^ k1;
-    c[0] = c0, c[1] = static_cast<std::uint32_t>(p1), c[2] = c2, c[3] = static_cast<std::uint32_t>(p0);
-    k0 += 0x9E3779B9U;
-    k1 += 0xBB67AE85U;
-  }
-  return static_cast<double>((static_cast<std::uint64_t>(c[0]) << 32U | c[1]) >> 11U) * 0x1.0p-53;
-}
 
 // e^x by range reduction to |r| ≤ ln2/2 and a degree-6 polynomial (Cephes expf); results below the smallest normal number
 // are 0.

@@ -248,6 +248,50 @@ inline constexpr std::int64_t draw_vocabulary = std::int64_t{1} << 21U;
 inline constexpr int draw_kept = 2048;           // ids that a block holds
 inline constexpr float draw_forbidden = -1e30F;  // far below every logit, and still a number
 
+// Zeros in the place of elements whose random word is below `threshold`, and x·keep of the others: word n mod 4 of the Philox block
+// (seed, dropout; draw, module·2⁴⁰ + n/4), n the number of the element, as model::DropoutMask names them.
+struct Dropout {
+  const void* x = nullptr;             // [count]
+  void* out = nullptr;                 // [count]
+  const std::int64_t* rows = nullptr;  // [count/width] numbers of the rows, or null: all of them
+  std::int64_t count = 0, width = 0;
+  std::uint64_t seed = 0, draw = 0, module = 0;
+  std::uint32_t threshold = 0;
+  float keep = 1.0F;
+  Element element = Element::float32;
+};
+
+// One update of AdamW with moments in 8 bits (optim/adamw_8bit.hpp) of several parameters. Blocks of 256 elements of a parameter follow
+// each other in memory that all parameters share; the bits are those of the CPU.
+inline constexpr int adamw_8bit_block = 256, adamw_8bit_most = 56;
+struct AdamW8bitItem {
+  const void* gradient = nullptr;
+  float* master = nullptr;
+  void* value = nullptr;  // its rounding, like the gradient; null: the master is the parameter
+  std::int64_t elements = 0;
+  std::int64_t block = 0;  // its first one in the shared memory
+  std::int32_t number = 0;
+  float kept = 1.0F;  // 1 − lr·λ
+};
+struct AdamW8bit {
+  AdamW8bitItem items[adamw_8bit_most] = {};
+  std::int32_t first[adamw_8bit_most] = {};  // blocks of the items before each
+  std::int32_t count = 0, blocks = 0;        // items, and all of their blocks
+  std::uint8_t* m = nullptr;
+  std::uint8_t* v = nullptr;  // [·, 256] codes
+  float* m_scale = nullptr;
+  float* v_scale = nullptr;      // [·]
+  const float* sizes = nullptr;  // by number: −lr/(1 − β₁ᵗ)
+  const float* roots = nullptr;  // √(1 − β₂ᵗ)
+  // [4, 256]: what codes of m and of v stand for, and the halves between neighbours, of which the last is not read.
+  const float* tables = nullptr;
+  const float* divisor = nullptr;  // [] of the gradients, or null
+  const float* skip = nullptr;     // [] not 0: nothing is changed; or null
+  float beta1 = 0.0F, rest1 = 0.0F, beta2 = 0.0F, rest2 = 0.0F, epsilon = 0.0F;
+  Element element = Element::float32;  // of gradients
+};
+static_assert(sizeof(AdamW8bit) <= 4096, "what a launch can be given");
+
 struct Kernels {
   int (*rms_norm)(const RmsNorm&, Stream) = nullptr;
   int (*rms_norm_gradient)(const RmsNormGradient&, Stream) = nullptr;
@@ -262,6 +306,8 @@ struct Kernels {
   int (*log_prob_finish)(const LogProbFinish&, Stream) = nullptr;
   int (*log_prob_gradient)(const LogProbGradient&, Stream) = nullptr;
   int (*draw)(const Draw&, Stream) = nullptr;
+  int (*dropout)(const Dropout&, Stream) = nullptr;
+  int (*adamw_8bit)(const AdamW8bit&, Stream) = nullptr;
   const char* (*error_text)(int error) = nullptr;
   // What is launched on a stream between begin and end is not computed but recorded, and computed at each replay. Not the stream that
   // everything else waits for.
@@ -278,9 +324,21 @@ struct Kernels {
 }
 
 // What can be switched off, by itself; a name is one kernel and its gradient. flash_attention is LibTorch's, and in no table.
-enum class Kernel { rms_norm, rotate, gated, segment_sum, decode_attention, log_prob, draw, flash_attention };
-inline constexpr std::array<std::string_view, 8> kernel_names{
-    "rms_norm", "rotate", "gated", "segment_sum", "decode_attention", "log_prob", "draw", "flash_attention"};
+enum class Kernel {
+  rms_norm,
+  rotate,
+  gated,
+  segment_sum,
+  decode_attention,
+  log_prob,
+  draw,
+  dropout,
+  adamw_8bit,
+  flash_attention
+};
+inline constexpr std::array<std::string_view, 10> kernel_names{
+    "rms_norm", "rotate", "gated",   "segment_sum", "decode_attention",
+    "log_prob", "draw",   "dropout", "adamw_8bit",  "flash_attention"};
 
 namespace detail {
 inline std::array<bool, kernel_names.size()>& switched_off() {

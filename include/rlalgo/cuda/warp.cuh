@@ -2,6 +2,7 @@
 // (the only PTX here).
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include <rlalgo/cuda/language.cuh>
@@ -14,6 +15,13 @@ inline constexpr unsigned whole_warp = ~0U;
 __device__ inline float warp_sum(float x) {
 #pragma unroll
   for (int bits = 16; bits > 0; bits /= 2) x += __shfl_xor_sync(whole_warp, x, bits);
+  return x;
+}
+
+// The largest over the lanes, the same in each.
+__device__ inline float warp_max(float x) {
+#pragma unroll
+  for (int bits = 1; bits < 32; bits *= 2) x = fmaxf(x, __shfl_xor_sync(whole_warp, x, bits));
   return x;
 }
 

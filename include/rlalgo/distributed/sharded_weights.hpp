@@ -103,7 +103,9 @@ class ShardedWeights final : public model::LayerGate, public model::WeightLender
 
   // All together from here on, between passes.
   // Every parameter's grad() is that of all ranks, where any of them had a backward pass; the square of their norm.
-  double reduce_gradients();
+  double reduce_gradients() { return reduce_gradients_there().item<double>(); }
+  // The same number where the gradients are, [] float64: the host need not wait for it.
+  [[nodiscard]] Tensor reduce_gradients_there();
   // After the optimizer's update.
   void updated();
   // Makes all weights whole until the next pass of this decoder, or its next update. Returns whether they were not.

@@ -2,8 +2,8 @@
 // included, and no memory is touched here.
 //
 // Attention is computed piece by piece (attention_plan.hpp), a block of queries at a time, so that no more than
-// `score_elements` scores exist at once; pieces are merged by their log-sum-exp as on the CPU. Index tensors and masks
-// of dropout are made on the host and moved.
+// `score_elements` scores exist at once; pieces are merged by their log-sum-exp as on the CPU. Index tensors are
+// made on the host and moved; masks of dropout are made where the input is.
 //
 // Shapes and dtypes: those of operations.hpp.
 #pragma once

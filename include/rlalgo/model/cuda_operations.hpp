@@ -54,6 +54,8 @@ class CudaOperations : public AtenOperations {
                                                                    const Tensor& v, const AttentionOutput& out,
                                                                    const AttentionLayout& layout) const override;
 
+  [[nodiscard]] RLALGO_INLINE Tensor dropout(const Tensor& x, const DropoutMask& mask) const override;
+
  protected:
   [[nodiscard]] const tensor::OwnKernels& kernels() const { return *kernels_; }
 

@@ -90,6 +90,7 @@ class DecoderPass {
   std::optional<DeltaLayout> delta_;              // where a layer has a gated delta rule
   std::map<AttentionKind, RingAttention> rings_;  // the same of a shared tree
   std::vector<std::int64_t> rows_, source_rows_;  // of a shared tree: numbers of this rank's tokens and sources
+  Tensor rows_there_, source_rows_there_;         // the same on the device, where dropout needs them
   std::vector<RopeTable> ropes_;
   Tensor ids_;                              // [T]
   std::vector<std::int64_t> first_expert_;  // of each layer, among the experts that a token passes in all of them

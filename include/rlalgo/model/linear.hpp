@@ -31,6 +31,7 @@ struct DropoutDraw {
   std::uint64_t seed = 0;
   std::uint64_t draw = 0;                           // names the forward pass within the run
   const std::vector<std::int64_t>* rows = nullptr;  // DropoutMask::rows of what is dropped from
+  const Tensor* rows_there = nullptr;               // and DropoutMask::rows_there
 
   [[nodiscard]] bool drops(const Lora& lora) const { return operations != nullptr && lora.dropout > 0.0; }
 };
@@ -54,7 +55,7 @@ namespace detail {
 // D(x).
 [[nodiscard]] inline Tensor dropped(const Tensor& x, const Lora& lora, const DropoutDraw& draw) {
   if (!draw.drops(lora)) return x;
-  return draw.operations->dropout(x, {lora.dropout, draw.seed, draw.draw, lora.index, draw.rows});
+  return draw.operations->dropout(x, {lora.dropout, draw.seed, draw.draw, lora.index, draw.rows, draw.rows_there});
 }
 
 // What the adapter adds to `base` = x Wᵀ (without bias), in the adapter's dtype.

@@ -71,6 +71,8 @@ struct DropoutMask {
   std::uint64_t module = 0;  // names the adapter within the model
   // Of x [R, in], which is a part of the input: number of each of its rows there. Null: x is all of it.
   const std::vector<std::int64_t>* rows = nullptr;
+  const Tensor* rows_there =
+      nullptr;  // the same [R] int64 on the device of x, where somebody has them; not read on the CPU
 };
 
 class Operations {

@@ -23,6 +23,7 @@
 
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/optim/concept.hpp>
+#include <rlalgo/optim/device_clip.hpp>
 #include <rlalgo/optim/master_weight.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -41,12 +42,17 @@ struct AdafactorConfig {
 class Adafactor {
  public:
   using Config = AdafactorConfig;
-  static constexpr Hooks hooks{.set_momentum = true, .needs_whole_parameters = true, .set_rates = true};
+  static constexpr Hooks hooks{
+      .set_momentum = true, .needs_whole_parameters = true, .clips_on_device = true, .set_rates = true};
 
   // Parameters that do not require grad are not trained and have no state.
   explicit Adafactor(std::vector<model::Parameter> parameters, AdafactorConfig config = {});
 
   void step(double learning_rate);
+
+  // Where all parameters lie on one device that is not the CPU.
+  [[nodiscard]] bool clips_on_device() const;
+  void step(double learning_rate, const DeviceClip& clip);
 
   // β₁ from the next update on, where there is one.
   void set_momentum(double beta1);
@@ -70,11 +76,13 @@ class Adafactor {
     Tensor row, column;  // of a matrix
     Tensor square;       // of anything else
     Tensor exp_avg;      // with β₁
-    Tensor updates;      // [] float32 in host memory: t
+    Tensor updates;      // [] float32: t
     double rate = 1.0;   // times that of the schedule
   };
 
   void update(Entry& e, double learning_rate) const;
+  // The same where the host reads nothing. `clip` may be null.
+  void update_on_device(Entry& e, double learning_rate, const DeviceClip* clip) const;
 
   AdafactorConfig config_;
   std::vector<Entry> entries_;

@@ -54,6 +54,10 @@ class AdamW {
 
   // Where all parameters lie on one device that is not the CPU.
   [[nodiscard]] bool clips_on_device() const;
+  // Of the first parameter; the CPU where there is none.
+  [[nodiscard]] at::Device device() const {
+    return entries_.empty() ? at::Device(at::kCPU) : entries_.front().parameter.value.device();
+  }
   void step(double learning_rate, const DeviceClip& clip);
 
   // β₁ from the next update on.

@@ -16,8 +16,12 @@
 // ranks would have other blocks on another number of them (trainer/sharded_placement.hpp refuses it).
 // Blocks are independent, so neither threads nor order can change a bit.
 //
-// Errors: [rlalgo.optim.1] a checkpoint's state does not fit the parameters; [.4] a parameter that is not contiguous;
-// [.7] a parameter that is not in main memory.
+// On another device than the CPU the same numbers come of one kernel for all parameters of a dtype (cuda/kernels.hpp), where the program
+// has it, or of ATen's operators over pieces of many parameters (detail/device_blocks.hpp); the host reads nothing. Where gradients are
+// not clipped the bits are those of the CPU, but for a last bit of the corrections 1 − βᵗ that a device's powers may have otherwise.
+// States are read by either.
+//
+// Errors: [rlalgo.optim.1] a checkpoint's state does not fit the parameters; [.4] a parameter that is not contiguous.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +35,7 @@
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/optim/adamw.hpp>
 #include <rlalgo/optim/concept.hpp>
+#include <rlalgo/optim/device_clip.hpp>
 #include <rlalgo/optim/master_weight.hpp>
 #include <rlalgo/os/thread_pool.hpp>
 #include <rlalgo/tensor/tensor.hpp>
@@ -43,16 +48,24 @@ struct AdamW8bitConfig {
   std::vector<std::string> whole = {"embed_tokens.weight"};  // ends of names
 };
 
+namespace detail {
+class DeviceBlocks;
+}
+
 class AdamW8bit {
  public:
   using Config = AdamW8bitConfig;
-  static constexpr Hooks hooks{.set_momentum = true, .set_rates = true};
+  static constexpr Hooks hooks{.set_momentum = true, .clips_on_device = true, .set_rates = true};
 
   // Parameters that do not require grad are not trained and have no state.
   explicit AdamW8bit(std::vector<model::Parameter> parameters, AdamW8bitConfig config = {});
 
   // One update with this learning rate, from the gradients in place.
   void step(double learning_rate);
+
+  // Where all parameters lie on one device that is not the CPU.
+  [[nodiscard]] bool clips_on_device() const;
+  void step(double learning_rate, const DeviceClip& clip);
 
   // β₁ from the next update on.
   void set_momentum(double beta1);
@@ -80,9 +93,13 @@ class AdamW8bit {
     double rate = 1.0;                       // times that of the schedule
   };
 
+  void update_here(double learning_rate);  // of parameters in main memory
+
   AdamWConfig config_;
   AdamW others_;
   std::vector<Entry> entries_;
+  std::vector<std::shared_ptr<detail::DeviceBlocks>> devices_;  // of the entries elsewhere: one for each device
+  bool others_left_ = false;                                    // whether others_ has parameters
   std::unique_ptr<os::ThreadPool> pool_;
 };
 

@@ -28,7 +28,21 @@ struct DeviceClip {
   Tensor skip = {};     // [] float32, 0 or 1
 };
 
-// `gradients` (at least one) on one device; max_norm 0: measure only. `losses`: numbers there that must be finite, too.
+// Of gradients whose norm [] is known on the device; max_norm 0: measure only. `losses`: numbers there that must be finite, too. Where
+// ranks clip together every one of them has the same norm; a loss that is not finite makes its gradient so, and with it the norm of all.
+[[nodiscard]] inline DeviceClip device_clip_of(const Tensor& norm, double max_norm,
+                                               std::span<const Tensor> losses = {}) {
+  const c10::NoGradGuard no_grad;
+  DeviceClip clip{norm};
+  if (max_norm > 0.0) clip.divisor = norm.add(1e-6).div_(max_norm).clamp_min_(1.0).to(c10::ScalarType::Float);
+  std::vector<Tensor> finite = {norm};
+  for (const Tensor& loss : losses) finite.push_back(loss.detach().reshape({}).to(norm.scalar_type()));
+  const Tensor all = tensor::stack(finite);
+  clip.skip = all.sub(all).sum().ne(0).to(c10::ScalarType::Float);  // x − x is 0, or NaN where x is not finite
+  return clip;
+}
+
+// The same of `gradients` (at least one) on one device.
 [[nodiscard]] inline DeviceClip device_clip(std::span<const Tensor> gradients, double max_norm,
                                             std::span<const Tensor> losses = {}) {
   const c10::NoGradGuard no_grad;
@@ -42,13 +56,7 @@ struct DeviceClip {
   for (const auto& [type, list] : lists)
     for (const Tensor& norm : at::_ops::_foreach_norm_Scalar::call(list, 2, norm_type(list.front())))
       norms.push_back(norm.to(dtype));
-  DeviceClip clip{tensor::stack(norms).norm()};
-  if (max_norm > 0.0) clip.divisor = clip.norm.add(1e-6).div_(max_norm).clamp_min_(1.0).to(c10::ScalarType::Float);
-  std::vector<Tensor> finite = {clip.norm};
-  for (const Tensor& loss : losses) finite.push_back(loss.detach().reshape({}).to(dtype));
-  const Tensor all = tensor::stack(finite);
-  clip.skip = all.sub(all).sum().ne(0).to(c10::ScalarType::Float);  // x − x is 0, or NaN where x is not finite
-  return clip;
+  return device_clip_of(tensor::stack(norms).norm(), max_norm, losses);
 }
 
 }  // namespace rlalgo::optim

@@ -17,6 +17,7 @@
 
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/optim/concept.hpp>
+#include <rlalgo/optim/device_clip.hpp>
 #include <rlalgo/optim/master_weight.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -31,12 +32,16 @@ struct LionConfig {
 class Lion {
  public:
   using Config = LionConfig;
-  static constexpr Hooks hooks{.set_momentum = true, .set_rates = true};
+  static constexpr Hooks hooks{.set_momentum = true, .clips_on_device = true, .set_rates = true};
 
   // Parameters that do not require grad are not trained and have no state.
   explicit Lion(std::vector<model::Parameter> parameters, LionConfig config = {});
 
   void step(double learning_rate);
+
+  // Where all parameters lie on one device that is not the CPU.
+  [[nodiscard]] bool clips_on_device() const;
+  void step(double learning_rate, const DeviceClip& clip);
 
   // β₁ from the next update on.
   void set_momentum(double beta1) { config_.beta1 = beta1; }
@@ -59,6 +64,8 @@ class Lion {
     Tensor exp_avg;     // like the master
     double rate = 1.0;  // times that of the schedule
   };
+
+  void update(double learning_rate, const DeviceClip* clip);
 
   LionConfig config_;
   std::vector<Entry> entries_;

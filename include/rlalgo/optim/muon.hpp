@@ -25,6 +25,7 @@
 
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/optim/concept.hpp>
+#include <rlalgo/optim/device_clip.hpp>
 #include <rlalgo/optim/master_weight.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -43,12 +44,17 @@ struct MuonConfig {
 class Muon {
  public:
   using Config = MuonConfig;
-  static constexpr Hooks hooks{.set_momentum = true, .needs_whole_parameters = true, .set_rates = true};
+  static constexpr Hooks hooks{
+      .set_momentum = true, .needs_whole_parameters = true, .clips_on_device = true, .set_rates = true};
 
   // Parameters that do not require grad are not trained and have no state.
   explicit Muon(std::vector<model::Parameter> parameters, MuonConfig config = {});
 
   void step(double learning_rate);
+
+  // Where all parameters lie on one device that is not the CPU.
+  [[nodiscard]] bool clips_on_device() const;
+  void step(double learning_rate, const DeviceClip& clip);
 
   // μ from the next update on.
   void set_momentum(double momentum) { config_.momentum = momentum; }
@@ -71,12 +77,13 @@ class Muon {
     MasterWeight weight;
     Tensor buffer;               // of a matrix
     Tensor exp_avg, exp_avg_sq;  // of the others
-    Tensor updates;              // [] float32 in host memory: t, of the others
+    Tensor updates;              // [] float32: t, of the others
     double rate = 1.0;           // times that of the schedule
   };
 
-  void move_matrix(Entry& e, double learning_rate) const;
-  void move_other(Entry& e, double learning_rate) const;
+  void update(double learning_rate, const DeviceClip* clip);
+  void move_matrix(Entry& e, const Tensor& g, double learning_rate) const;
+  void move_other(Entry& e, const Tensor& g, double learning_rate) const;
 
   MuonConfig config_;
   std::vector<Entry> entries_;

@@ -12,12 +12,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <rlalgo/distributed/sharded_weights.hpp>
 #include <rlalgo/distributed/world.hpp>
+#include <rlalgo/optim/device_clip.hpp>
 #include <rlalgo/trainer/placement.hpp>
 
 namespace rlalgo::trainer {
@@ -30,6 +32,10 @@ class ShardedPlacement final : public Placement {
   [[nodiscard]] std::vector<model::Parameter> parameters() override { return weights_->parameters(); }
   RLALGO_INLINE void require_same_start() override;
   [[nodiscard]] RLALGO_INLINE double reduce_gradients(double max_norm, double factor = 1.0) override;
+  // Where all shards lie on one device that is not the CPU.
+  [[nodiscard]] RLALGO_INLINE bool clips_on_device() const override;
+  [[nodiscard]] RLALGO_INLINE optim::DeviceClip reduce_on_device(double max_norm, double factor,
+                                                                 std::span<const tensor::Tensor> losses) override;
   void updated() override { weights_->updated(); }
   // shards: transfers of the team; shards_wait: of it, what this rank had to wait for. experts, experts_wait: the same of experts' rows.
   [[nodiscard]] RLALGO_INLINE std::vector<std::pair<std::string, double>> seconds() override;

@@ -13,16 +13,12 @@
 
 namespace rlalgo::distributed::detail {
 
-// Of all elements, each tensor's norm squared; one read of a device.
-inline double sum_of_squares(const std::vector<Tensor>& gradients) {
-  if (gradients.empty()) return 0.0;
-  std::vector<Tensor> norms;
-  for (const Tensor& one : gradients) norms.push_back(one.norm(2, one.scalar_type()).to(at::kDouble));
-  const Tensor host = tensor::stack(norms).to(at::Device(at::kCPU), at::kDouble);
-  double out = 0.0;
-  for (std::size_t i = 0; i < norms.size(); ++i) {
-    const double norm = host.const_data_ptr<double>()[i];
-    out += norm * norm;
+// Of all elements, each tensor's norm squared, where they are: [1] float64. None: 0 on `device`.
+inline Tensor sum_of_squares(const std::vector<Tensor>& gradients, at::Device device) {
+  Tensor out = tensor::zeros({1}, at::TensorOptions().dtype(at::kDouble).device(device));
+  for (const Tensor& one : gradients) {
+    const Tensor norm = one.norm(2, one.scalar_type()).to(at::kDouble);
+    out.add_(norm.mul(norm));
   }
   return out;
 }

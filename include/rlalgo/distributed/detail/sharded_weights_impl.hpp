@@ -269,7 +269,7 @@ RLALGO_INLINE void ShardedWeights::reset() noexcept {
   gathered_ = false;
 }
 
-RLALGO_INLINE double ShardedWeights::reduce_gradients() {
+RLALGO_INLINE Tensor ShardedWeights::reduce_gradients_there() {
   const c10::NoGradGuard no_grad;
   teams_.rounds->settle();
   // Whether any rank has a gradient: one may have had no row.
@@ -291,7 +291,8 @@ RLALGO_INLINE double ShardedWeights::reduce_gradients() {
       }
   scattering_.clear();
   memory_.drop();
-  double total = 0.0;
+  const at::Device device = parameters().empty() ? team().device() : parameters().front().value.device();
+  Tensor total;
   for (const bool experts : {false, true}) {
     std::vector<Tensor> gradients;
     for (Group& group : groups_)
@@ -303,9 +304,9 @@ RLALGO_INLINE double ShardedWeights::reduce_gradients() {
       }
     if (experts && experts_ == nullptr) break;
     (experts ? *teams_.expert_replicas : *teams_.replicas).sum(gradients);
-    Tensor all = tensor::zeros({1}, at::TensorOptions().dtype(at::kDouble)).fill_(detail::sum_of_squares(gradients));
+    Tensor all = detail::sum_of_squares(gradients, device);
     (experts ? *teams_.experts : team()).sum({&all, 1});
-    total += all.item<double>();
+    total = total.defined() ? total.add(all) : all;
   }
   // The optimizer's parameters in the same memory.
   std::map<std::string, Tensor> parts;
@@ -319,7 +320,7 @@ RLALGO_INLINE double ShardedWeights::reduce_gradients() {
     }
   for (const model::Parameter& p : parameters())
     if (const auto found = parts.find(p.name); found != parts.end()) p.value.mutable_grad() = found->second;
-  return total;
+  return total.reshape({});
 }
 
 RLALGO_INLINE void ShardedWeights::updated() {

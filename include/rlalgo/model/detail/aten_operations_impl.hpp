@@ -15,6 +15,7 @@
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/model/aten_operations.hpp>
 #include <rlalgo/model/detail/dispatch.hpp>
+#include <rlalgo/model/detail/dropout_operators.hpp>
 #include <rlalgo/model/detail/dropout_words.hpp>
 #include <rlalgo/model/detail/gated.hpp>
 #include <rlalgo/model/operations.hpp>
@@ -176,11 +177,14 @@ RLALGO_INLINE void AtenOperations::attend_further_backward(const Tensor& grad, c
 }
 
 RLALGO_INLINE Tensor AtenOperations::dropout(const Tensor& x, const DropoutMask& mask) const {
-  const auto n = static_cast<std::size_t>(x.numel());
-  std::vector<std::uint8_t> dropped(n);
-  detail::visit_dropout(mask, n, static_cast<std::uint64_t>(x.size(-1)),
-                        [&](std::uint64_t i, bool drop) { dropped[i] = drop ? 1 : 0; });
-  const Tensor zero = tensor::from_values(dropped, at::TensorOptions().dtype(at::kBool).device(x.device()));
+  const std::int64_t n = x.numel(), width = x.size(-1);
+  const auto here = [&] {
+    std::vector<std::uint8_t> dropped(static_cast<std::size_t>(n));
+    detail::visit_dropout(mask, static_cast<std::uint64_t>(n), static_cast<std::uint64_t>(width),
+                          [&](std::uint64_t i, bool drop) { dropped[i] = drop ? 1 : 0; });
+    return tensor::from_values(dropped, at::TensorOptions().dtype(at::kBool));
+  };
+  const Tensor zero = x.is_cpu() ? here() : detail::dropped_there(mask, n, width, x);
   const Tensor kept = x.to(detail::accumulator_type(x.scalar_type())).mul(1.0 / (1.0 - mask.probability));
   return kept.masked_fill_(zero.view(x.sizes()), 0.0).to(x.scalar_type());
 }

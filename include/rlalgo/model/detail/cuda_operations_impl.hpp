@@ -233,6 +233,31 @@ RLALGO_INLINE AttentionGradient CudaOperations::attention_backward(const Tensor&
   return {g.q, grad_k, grad_v};
 }
 
+RLALGO_INLINE Tensor CudaOperations::dropout(const Tensor& x, const DropoutMask& mask) const {
+  const cuda::Kernels* const own = kernels().take(cuda::Kernel::dropout, x);
+  if (own == nullptr) return AtenOperations::dropout(x, mask);
+  const Tensor out = tensor::empty_like(x);
+  Tensor rows;
+  if (mask.rows != nullptr)
+    rows = mask.rows_there != nullptr
+               ? *mask.rows_there
+               : tensor::from_values(*mask.rows, at::TensorOptions().dtype(at::kLong).device(x.device()));
+  tensor::launch(*own, own->dropout,
+                 {.x = x.const_data_ptr(),
+                  .out = out.mutable_data_ptr(),
+                  .rows = rows.defined() ? rows.const_data_ptr<std::int64_t>() : nullptr,
+                  .count = x.numel(),
+                  .width = x.size(-1),
+                  .seed = mask.seed,
+                  .draw = mask.draw,
+                  .module = mask.module,
+                  .threshold = static_cast<std::uint32_t>(mask.probability * 0x1.0p32),
+                  .keep = static_cast<float>(1.0 / (1.0 - mask.probability)),
+                  .element = tensor::element_of(x)},
+                 cuda::Kernel::dropout, x);
+  return out;
+}
+
 RLALGO_INLINE std::pair<Tensor, Tensor> CudaOperations::summed(const Tensor& k, const Tensor& v, const Unrolled& by,
                                                                std::int64_t tokens) const {
   if (!by.tokens.defined()) return {k, v};

@@ -81,6 +81,10 @@ RLALGO_INLINE std::vector<Tensor> DecoderPass::run(const TokenTree& tree, const 
   tensor::HostBlock& block = settings_.block != nullptr ? *settings_.block : own;
   settings_.block = nullptr;  // it does not live as long as this
   const Tensor ids = block.add(tree.ids);
+  if (shared != nullptr && settings_.dropout.operations != nullptr && !device.is_cpu()) {
+    rows_there_ = block.add(rows_);
+    source_rows_there_ = block.add(source_rows_);
+  }
   std::vector<RopeAngles> angles;
   for (const Tensor& inverse : frequencies_) angles.push_back(rope_angles(inverse, tree.positions, block));
   for (std::int64_t i = 0; i < deepest(); ++i) {
@@ -201,6 +205,10 @@ RLALGO_INLINE LayerContext DecoderPass::context(std::int64_t i) const {
     out.ring = &ring->second;
     out.dropout.rows = &rows_;
     out.row_dropout.rows = &source_rows_;
+    if (rows_there_.defined()) {
+      out.dropout.rows_there = &rows_there_;
+      out.row_dropout.rows_there = &source_rows_there_;
+    }
   }
   return out;
 }

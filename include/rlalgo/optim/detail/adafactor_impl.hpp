@@ -15,6 +15,7 @@
 #include <rlalgo/optim/adafactor.hpp>
 #include <rlalgo/optim/detail/by_parameter.hpp>
 #include <rlalgo/optim/detail/named_state.hpp>
+#include <rlalgo/optim/detail/on_device.hpp>
 #include <rlalgo/optim/detail/rates.hpp>
 
 namespace rlalgo::optim {
@@ -44,13 +45,58 @@ RLALGO_INLINE Adafactor::Adafactor(std::vector<model::Parameter> parameters, Ada
       e.square = master.new_zeros(master.sizes());
     }
     if (config_.beta1) e.exp_avg = master.new_zeros(master.sizes());
-    e.updates = master.new_zeros({}, at::TensorOptions().dtype(c10::ScalarType::Float).device(at::kCPU));
+    e.updates = master.new_zeros({}, master.options().dtype(c10::ScalarType::Float));
     entries_.push_back(std::move(e));
   }
 }
 
+RLALGO_INLINE bool Adafactor::clips_on_device() const { return detail::on_one_device(entries_); }
+
 RLALGO_INLINE void Adafactor::step(double learning_rate) {
-  detail::by_parameter(entries_, [&](Entry& e) { update(e, learning_rate * e.rate); });
+  detail::by_parameter(entries_, [&](Entry& e) {
+    if (e.parameter.value.device().is_cpu())
+      update(e, learning_rate * e.rate);
+    else
+      update_on_device(e, learning_rate * e.rate, nullptr);
+  });
+}
+
+RLALGO_INLINE void Adafactor::step(double learning_rate, const DeviceClip& clip) {
+  detail::by_parameter(entries_, [&](Entry& e) { update_on_device(e, learning_rate * e.rate, &clip); });
+}
+
+RLALGO_INLINE void Adafactor::update_on_device(Entry& e, double learning_rate, const DeviceClip* clip) const {
+  const Tensor g = detail::clipped_gradient(e.weight, clip), &p = e.weight.master();
+  const detail::SkippedUpdate skipped(clip, {p, e.row, e.column, e.square, e.exp_avg, e.updates});
+  e.updates.add_(1.0);
+  const Tensor fresh = e.updates.to(at::kDouble).pow(config_.decay_rate);  // 1 − β
+  const Tensor beta = fresh.neg().add_(1.0).to(p.scalar_type()), rest = fresh.to(p.scalar_type());
+  const auto blend = [&](const Tensor& x, const Tensor& with) { x.mul_(beta).add_(with.mul(rest)); };
+  const auto size_of = [](const Tensor& x) {
+    return x.norm(2).div_(std::sqrt(static_cast<double>(x.numel())));  // √(mean x²)
+  };
+  Tensor u = g.mul(g).add_(config_.epsilon_square);
+  if (e.row.defined()) {
+    blend(e.row, u.mean(-1));
+    blend(e.column, u.mean(-2));
+    const Tensor row_factor = e.row.div(e.row.mean(-1, /*keepdim=*/true)).rsqrt_().unsqueeze(-1);
+    u = row_factor.mul(e.column.unsqueeze(-2).rsqrt()).mul_(g);
+  } else {
+    blend(e.square, u);
+    u = e.square.rsqrt().mul_(g);
+  }
+  u.div_(size_of(u).div_(config_.clip_threshold).clamp_min_(1.0)).mul_(learning_rate);
+  Tensor scale;  // of the parameter, in the rate
+  if (config_.scale_parameter) {
+    scale = size_of(p).clamp_min_(config_.epsilon_scale);
+    u.mul_(scale);
+  }
+  if (config_.beta1) u = e.exp_avg.mul_(*config_.beta1).add_(u, 1.0 - *config_.beta1);
+  if (e.parameter.weight_decay && config_.weight_decay != 0.0)
+    p.add_(scale.defined() ? p.mul(scale) : p, -config_.weight_decay * learning_rate);
+  p.sub_(u);
+  skipped.settle();
+  e.weight.publish();
 }
 
 RLALGO_INLINE void Adafactor::update(Entry& e, double learning_rate) const {

@@ -19,7 +19,9 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/optim/adamw_8bit.hpp>
+#include <rlalgo/optim/detail/device_blocks.hpp>
 #include <rlalgo/optim/detail/named_state.hpp>
+#include <rlalgo/optim/detail/on_device.hpp>
 #include <rlalgo/optim/detail/rates.hpp>
 #include <rlalgo/os/thread_pool.hpp>
 #include <rlalgo/tensor/blockwise_8bit.hpp>
@@ -111,24 +113,40 @@ inline std::vector<model::Parameter> not_quantized(const std::vector<model::Para
 RLALGO_INLINE AdamW8bit::AdamW8bit(std::vector<model::Parameter> parameters, AdamW8bitConfig config)
     : config_(config.adam),
       others_(detail::not_quantized(parameters, config), config.adam),
+      others_left_(!detail::not_quantized(parameters, config).empty()),
       pool_(std::make_unique<os::ThreadPool>(tensor::available_threads())) {
   constexpr auto block = static_cast<std::int64_t>(tensor::DynamicCode::block);
   for (model::Parameter& p : parameters) {
     if (!detail::is_quantized(p, config)) continue;
     if (!p.value.is_contiguous())
       core::raise("optim", 4, {.what = "a trained parameter must be contiguous in memory", .found = p.name});
-    if (!p.value.device().is_cpu())
-      core::raise("optim", 7,
-                  {.what = "moments in 8 bits are of parameters in main memory",
-                   .found = p.name + " elsewhere",
-                   .remedy = "take optim::AdamW"});
     MasterWeight weight(p.value);
     const Tensor master = weight.master();
+    if (!master.device().is_cpu()) {  // states: below
+      entries_.push_back({std::move(p), std::move(weight), {}, {}, {}, {}, {}});
+      continue;
+    }
     const auto bytes = master.options().dtype(c10::ScalarType::Byte);
     const std::int64_t blocks = (master.numel() + block - 1) / block;
     entries_.push_back({std::move(p), std::move(weight), master.new_zeros(master.sizes(), bytes),
                         master.new_zeros(master.sizes(), bytes), master.new_zeros({blocks}), master.new_zeros({blocks}),
                         master.new_zeros({})});
+  }
+  std::map<std::string, std::vector<Entry*>> elsewhere;  // by device
+  for (Entry& e : entries_)
+    if (!e.parameter.value.device().is_cpu()) elsewhere[e.parameter.value.device().str()].push_back(&e);
+  for (const auto& [device, list] : elsewhere) {
+    std::vector<detail::DeviceBlocks::Part> parts;
+    for (const Entry* e : list) parts.push_back({e->parameter, e->weight});
+    devices_.push_back(std::make_shared<detail::DeviceBlocks>(std::move(parts)));
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const detail::BlockState state = devices_.back()->state(i);
+      list[i]->exp_avg = state.m;
+      list[i]->exp_avg_sq = state.v;
+      list[i]->exp_avg_scale = state.m_scale;
+      list[i]->exp_avg_sq_scale = state.v_scale;
+      list[i]->updates = state.updates;
+    }
   }
 }
 
@@ -140,6 +158,7 @@ RLALGO_INLINE void AdamW8bit::set_momentum(double beta1) {
 RLALGO_INLINE void AdamW8bit::set_rates(const Rates& rates) {
   others_.set_rates(rates);
   detail::take_rates(entries_, rates);
+  for (const auto& blocks : devices_) blocks->set_rates(rates);
 }
 
 RLALGO_INLINE void AdamW8bit::zero_grad() {
@@ -147,10 +166,27 @@ RLALGO_INLINE void AdamW8bit::zero_grad() {
   for (Entry& e : entries_) e.parameter.value.mutable_grad() = Tensor();
 }
 
+RLALGO_INLINE bool AdamW8bit::clips_on_device() const {
+  if (entries_.empty()) return others_.clips_on_device();
+  return detail::on_one_device(entries_) &&
+         (!others_left_ ||
+          (others_.clips_on_device() && others_.device() == entries_.front().parameter.value.device()));
+}
+
 RLALGO_INLINE void AdamW8bit::step(double learning_rate) {
   const c10::NoGradGuard no_grad;
   others_.step(learning_rate);
+  update_here(learning_rate);
+  for (const auto& blocks : devices_) blocks->step(config_, learning_rate, nullptr);
+}
 
+RLALGO_INLINE void AdamW8bit::step(double learning_rate, const DeviceClip& clip) {
+  const c10::NoGradGuard no_grad;
+  others_.step(learning_rate, clip);
+  for (const auto& blocks : devices_) blocks->step(config_, learning_rate, &clip);
+}
+
+RLALGO_INLINE void AdamW8bit::update_here(double learning_rate) {
   constexpr std::int64_t blocks_of_a_task = 64;
   struct Task {
     const detail::AdamTensor* tensor;
@@ -160,7 +196,7 @@ RLALGO_INLINE void AdamW8bit::step(double learning_rate) {
   std::vector<detail::AdamTensor> tensors;
   std::vector<const Entry*> updated;
   for (Entry& e : entries_) {
-    if (!e.parameter.value.grad().defined()) continue;
+    if (!e.parameter.value.device().is_cpu() || !e.parameter.value.grad().defined()) continue;
     e.updates.add_(1.0);
     const double t = e.updates.item<double>();
     const double rate = learning_rate * e.rate;

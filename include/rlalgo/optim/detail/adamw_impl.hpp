@@ -19,6 +19,7 @@
 #include <rlalgo/optim/adamw.hpp>
 #include <rlalgo/optim/detail/master_update.hpp>
 #include <rlalgo/optim/detail/named_state.hpp>
+#include <rlalgo/optim/detail/on_device.hpp>
 #include <rlalgo/optim/detail/rates.hpp>
 #include <rlalgo/optim/master_weight.hpp>
 #include <rlalgo/tensor/on_threads.hpp>
@@ -58,12 +59,7 @@ RLALGO_INLINE std::set<AdamW::Alike> AdamW::lists() const {
   return out;
 }
 
-RLALGO_INLINE bool AdamW::clips_on_device() const {
-  return !entries_.empty() && std::all_of(entries_.begin(), entries_.end(), [&](const Entry& e) {
-    const at::Device device = e.parameter.value.device();
-    return !device.is_cpu() && device == entries_.front().parameter.value.device();
-  });
-}
+RLALGO_INLINE bool AdamW::clips_on_device() const { return detail::on_one_device(entries_); }
 
 RLALGO_INLINE void AdamW::step(double learning_rate, const DeviceClip& clip) {
   const c10::NoGradGuard no_grad;

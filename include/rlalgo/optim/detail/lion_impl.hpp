@@ -11,6 +11,7 @@
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/optim/detail/by_parameter.hpp>
 #include <rlalgo/optim/detail/named_state.hpp>
+#include <rlalgo/optim/detail/on_device.hpp>
 #include <rlalgo/optim/detail/rates.hpp>
 #include <rlalgo/optim/lion.hpp>
 
@@ -25,14 +26,22 @@ RLALGO_INLINE Lion::Lion(std::vector<model::Parameter> parameters, LionConfig co
   }
 }
 
-RLALGO_INLINE void Lion::step(double learning_rate) {
+RLALGO_INLINE bool Lion::clips_on_device() const { return detail::on_one_device(entries_); }
+
+RLALGO_INLINE void Lion::step(double learning_rate) { update(learning_rate, nullptr); }
+
+RLALGO_INLINE void Lion::step(double learning_rate, const DeviceClip& clip) { update(learning_rate, &clip); }
+
+RLALGO_INLINE void Lion::update(double learning_rate, const DeviceClip* clip) {
   detail::by_parameter(entries_, [&](Entry& e) {
-    const Tensor g = e.weight.gradient(), &p = e.weight.master(), &m = e.exp_avg;
+    const Tensor g = detail::clipped_gradient(e.weight, clip), &p = e.weight.master(), &m = e.exp_avg;
+    const detail::SkippedUpdate skipped(clip, {p, m});
     const double rate = learning_rate * e.rate;
     const Tensor u = m.mul(config_.beta1).add_(g, 1.0 - config_.beta1);
     if (e.parameter.weight_decay && config_.weight_decay != 0.0) p.mul_(1.0 - rate * config_.weight_decay);
     p.add_(u.sign_(), -rate);
     m.mul_(config_.beta2).add_(g, 1.0 - config_.beta2);
+    skipped.settle();
     e.weight.publish();
   });
 }

@@ -15,6 +15,7 @@
 #include <rlalgo/cpu/features.hpp>
 #include <rlalgo/optim/detail/by_parameter.hpp>
 #include <rlalgo/optim/detail/named_state.hpp>
+#include <rlalgo/optim/detail/on_device.hpp>
 #include <rlalgo/optim/detail/rates.hpp>
 #include <rlalgo/optim/muon.hpp>
 #include <rlalgo/tensor/functions.hpp>
@@ -65,41 +66,57 @@ RLALGO_INLINE Muon::Muon(std::vector<model::Parameter> parameters, MuonConfig co
     } else {
       e.exp_avg = master.new_zeros(master.sizes());
       e.exp_avg_sq = master.new_zeros(master.sizes());
-      e.updates = master.new_zeros({}, at::TensorOptions().dtype(c10::ScalarType::Float).device(at::kCPU));
+      e.updates = master.new_zeros({}, master.options().dtype(c10::ScalarType::Float));
     }
     entries_.push_back(std::move(e));
   }
 }
 
-RLALGO_INLINE void Muon::step(double learning_rate) {
+RLALGO_INLINE bool Muon::clips_on_device() const { return detail::on_one_device(entries_); }
+
+RLALGO_INLINE void Muon::step(double learning_rate) { update(learning_rate, nullptr); }
+
+RLALGO_INLINE void Muon::step(double learning_rate, const DeviceClip& clip) { update(learning_rate, &clip); }
+
+RLALGO_INLINE void Muon::update(double learning_rate, const DeviceClip* clip) {
   detail::by_parameter(entries_, [&](Entry& e) {
     const Tensor& p = e.weight.master();
     const double rate = learning_rate * e.rate;
+    const Tensor g = detail::clipped_gradient(e.weight, clip);
+    const detail::SkippedUpdate skipped(clip, {p, e.buffer, e.exp_avg, e.exp_avg_sq, e.updates});
     if (e.parameter.weight_decay && config_.weight_decay != 0.0) p.mul_(1.0 - rate * config_.weight_decay);
     if (e.buffer.defined())
-      move_matrix(e, rate);
+      move_matrix(e, g, rate);
     else
-      move_other(e, rate);
+      move_other(e, g, rate);
+    skipped.settle();
     e.weight.publish();
   });
 }
 
-RLALGO_INLINE void Muon::move_matrix(Entry& e, double learning_rate) const {
-  const Tensor g = e.weight.gradient(), &p = e.weight.master();
+RLALGO_INLINE void Muon::move_matrix(Entry& e, const Tensor& g, double learning_rate) const {
+  const Tensor& p = e.weight.master();
   e.buffer.mul_(config_.momentum).add_(g);
   const Tensor h = config_.nesterov ? g.add(e.buffer, config_.momentum) : e.buffer;
   const auto longer = static_cast<double>(std::max(p.size(0), p.size(1)));
   p.add_(detail::orthogonalized(h, config_.ns_steps), -learning_rate * 0.2 * std::sqrt(longer));
 }
 
-RLALGO_INLINE void Muon::move_other(Entry& e, double learning_rate) const {
-  const Tensor g = e.weight.gradient();
+RLALGO_INLINE void Muon::move_other(Entry& e, const Tensor& g, double learning_rate) const {
   e.updates.add_(1.0);
-  const double t = e.updates.item<double>();
   e.exp_avg.lerp_(g, 1.0 - config_.beta1);
   e.exp_avg_sq.lerp_(g.mul(g), 1.0 - config_.beta2);
+  const Tensor change = e.exp_avg.div(e.exp_avg_sq.sqrt().add_(config_.epsilon)), &p = e.weight.master();
+  if (!p.device().is_cpu()) {  // t stays where it is
+    const Tensor t = e.updates.to(at::kDouble);
+    const Tensor scale =
+        tensor::power(config_.beta2, t).neg_().add_(1.0).sqrt_().div_(tensor::power(config_.beta1, t).neg_().add_(1.0));
+    p.add_(change.mul_(scale.mul_(-learning_rate).to(p.scalar_type())));
+    return;
+  }
+  const double t = e.updates.item<double>();
   const double scale = (1.0 - std::pow(config_.beta1, t)) / std::sqrt(1.0 - std::pow(config_.beta2, t));
-  e.weight.master().add_(e.exp_avg.div(e.exp_avg_sq.sqrt().add_(config_.epsilon)), -learning_rate / scale);
+  p.add_(change, -learning_rate / scale);
 }
 
 RLALGO_INLINE void Muon::set_rates(const Rates& rates) { detail::take_rates(entries_, rates); }

@@ -46,6 +46,24 @@ RLALGO_INLINE double ShardedPlacement::reduce_gradients(double max_norm, double 
   return norm;
 }
 
+RLALGO_INLINE bool ShardedPlacement::clips_on_device() const {
+  const std::vector<model::Parameter> own = weights_->parameters();
+  return !own.empty() && std::all_of(own.begin(), own.end(), [&](const model::Parameter& p) {
+    const at::Device device = p.value.device();
+    return !device.is_cpu() && device == own.front().value.device();
+  });
+}
+
+RLALGO_INLINE optim::DeviceClip ShardedPlacement::reduce_on_device(double max_norm, double factor,
+                                                                   std::span<const tensor::Tensor> losses) {
+  const c10::NoGradGuard no_grad;
+  const tensor::Tensor norm = weights_->reduce_gradients_there().sqrt().mul_(std::abs(factor));
+  if (factor != 1.0)
+    for (const model::Parameter& p : parameters())
+      if (p.value.grad().defined()) p.value.grad().mul_(factor);
+  return optim::device_clip_of(norm, max_norm, losses);
+}
+
 RLALGO_INLINE std::vector<std::pair<std::string, double>> ShardedPlacement::seconds() {
   std::vector<std::pair<std::string, double>> out;
   const auto add = [&](const std::string& name, double now, double& before) {
