@@ -29,7 +29,7 @@ def evaluated(c, *words):
 def logged(c, step):
     records = [r for r in c.metrics() if r["step"] == step and "time/eval" in r]
     assert len(records) == 1, records
-    return {k: v for k, v in records[0].items() if k != "time/eval"}
+    return {k: v for k, v in records[0].items() if k not in ("time/eval", "eval_num_tokens")}
 
 
 def same(c, model=True):

@@ -56,6 +56,19 @@ def notes(result):
 
 
 @case
+def epochs_and_tokens(c):
+    """As transformers counts: an epoch of 5 micro-batches whose last step has one; the tokens of training stand beside an evaluation."""
+    c.run("train", settings(c, "dpo", rows(10), max_steps=4, test_datasets=[{"path": write(c, "held.jsonl", rows(2))}],
+                            eval_steps=2)).expect(0)
+    records = c.metrics("out")
+    assert [r["epoch"] for r in records if "loss" in r] == [0.4, 0.8, 1.0, 1.4], records
+    tokens = {r["step"]: r["num_tokens"] for r in records if "loss" in r}
+    evaluated = {r["step"]: r["eval_num_tokens"] for r in records if "eval_loss" in r}
+    assert evaluated == {0: 0, 2: tokens[2], 4: tokens[4]}, (tokens, evaluated)
+    assert json.loads((c.folder / "out/trainer_state.json").read_text())["num_train_epochs"] == 2
+
+
+@case
 def every_method(c):
     """Trains, logs TRL's names, evaluates, writes model and report."""
     for rl in ["dpo", "ipo", "kto", "orpo", "simpo", "cpo"]:

@@ -469,6 +469,7 @@ TEST_CASE("evaluations are records of their own with prefixed names") {
     shape += json["step"].dump() + (json.contains("eval_reward") ? "e" : "") + " ";
     if (json.contains("eval_reward")) {
       CHECK(json["eval_reward"] == 0.75);
+      CHECK(json.contains("eval_num_tokens"));
       CHECK_FALSE(json.contains("loss"));
     }
   }

@@ -8,7 +8,7 @@ TEST_CASE("trainer_state.json has the keys of transformers, in its order") {
   const TrainerState state{.step = 3,
                            .epoch = 0.75,
                            .max_steps = 9,
-                           .num_epochs = 2,
+                           .num_epochs = 1.5,
                            .logging_steps = 1,
                            .save_steps = 5,
                            .eval_steps = 0,
@@ -24,6 +24,7 @@ TEST_CASE("trainer_state.json has the keys of transformers, in its order") {
         "num_train_epochs save_steps stateful_callbacks total_flos train_batch_size trial_name trial_params ");
   CHECK(json["global_step"] == 3);
   CHECK(json["num_input_tokens_seen"] == 77);
+  CHECK(json["num_train_epochs"].dump() == "2");
   CHECK(json["log_history"].size() == 2);
   CHECK(json["log_history"][1]["loss"] == 1.0);
   CHECK(Json::parse(to_text(state, {}))["log_history"] == Json::array());

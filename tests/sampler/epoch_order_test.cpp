@@ -23,6 +23,8 @@ TEST_CASE("the last step of an epoch takes what is left") {
   CHECK(step(order, 0) == std::vector<std::size_t>{0, 1, 2, 3});
   CHECK(step(order, 1) == std::vector<std::size_t>{4, 5, 6});
   CHECK(step(order, 2) == std::vector<std::size_t>{0, 1, 2, 3});
+  CHECK(order.last_step_share() == 1.0);  // the last micro-batch is short, and counts
+  CHECK(EpochOrder({.examples = 5, .micro_batch_size = 2, .gradient_accumulation_steps = 2}).last_step_share() == 0.5);
   EpochOrder few({.examples = 1, .micro_batch_size = 4, .shuffle = false});
   CHECK(few.steps() == 1);
   CHECK(step(few, 5) == std::vector<std::size_t>{0});

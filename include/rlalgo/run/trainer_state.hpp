@@ -4,6 +4,7 @@
 // the lines of metrics.jsonl and is what a resumed run continues from; each entry stands on its own line.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -16,7 +17,7 @@ struct TrainerState {
   std::int64_t step = 0;
   double epoch = 0.0;
   std::int64_t max_steps = 0;
-  double num_epochs = 1.0;
+  double num_epochs = 1.0;  // those that are begun count whole
   std::int64_t logging_steps = 1;
   std::int64_t save_steps = 0;
   std::int64_t eval_steps = 0;
@@ -45,7 +46,7 @@ struct TrainerState {
   line("logging_steps", integer(state.logging_steps));
   line("max_steps", integer(state.max_steps));
   line("num_input_tokens_seen", integer(state.tokens));
-  line("num_train_epochs", format_number(state.num_epochs));
+  line("num_train_epochs", integer(static_cast<std::int64_t>(std::ceil(state.num_epochs - 1e-9))));
   line("save_steps", integer(state.save_steps));
   line("stateful_callbacks", "{}");
   line("total_flos", "0");

@@ -48,6 +48,13 @@ class EpochOrder {
     return (static_cast<std::int64_t>(config_.examples) + per_step() - 1) / per_step();
   }
 
+  // How many of the micro-batches of a step its last one of a pass has, as a share.
+  [[nodiscard]] double last_step_share() const {
+    const std::int64_t left = static_cast<std::int64_t>(config_.examples) - (steps() - 1) * per_step();
+    return static_cast<double>((left + config_.micro_batch_size - 1) / config_.micro_batch_size) /
+           static_cast<double>(config_.gradient_accumulation_steps);
+  }
+
   // The examples of a step, as indices of the dataset.
   [[nodiscard]] std::span<const std::size_t> step(std::int64_t number) {
     const std::vector<std::size_t>& order = epoch(number / steps());

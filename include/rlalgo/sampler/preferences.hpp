@@ -69,6 +69,7 @@ class Preferences {
   [[nodiscard]] const PreferencesConfig& config() const noexcept { return config_; }
   // Optimizer steps of one pass over the dataset.
   [[nodiscard]] std::int64_t steps() const { return order_.steps(); }
+  [[nodiscard]] double last_step_share() const { return order_.last_step_share(); }
   // Whether every answer brings its reference log-prob.
   [[nodiscard]] bool has_reference() const { return answers_->has_reference(); }
 

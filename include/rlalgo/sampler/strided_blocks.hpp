@@ -113,6 +113,7 @@ class StridedBlocks {
   [[nodiscard]] const StridedConfig& config() const noexcept { return config_; }
   // Optimizer steps of one pass over the documents.
   [[nodiscard]] std::int64_t steps() const { return order_.steps(); }
+  [[nodiscard]] double last_step_share() const { return order_.last_step_share(); }
 
   Batch<StridedDocument> next(std::int64_t step) {
     auto rows = std::make_shared<std::vector<StridedDocument>>();

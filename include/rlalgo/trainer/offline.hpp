@@ -75,7 +75,7 @@ template <class O, class L>
   auto sampler = std::make_shared<Sampler>(std::move(inputs.answers), training);
   BasicTrainerConfig<O> settings = std::move(config.trainer);
   settings.temperature = 1.0;
-  settings.steps_per_epoch = static_cast<double>(sampler->steps());
+  settings.set_epoch(static_cast<double>(sampler->steps()), sampler->last_step_share());
   return OfflineTrainer<L, O>(std::move(settings), {.policy = std::move(inputs.policy),
                                                     .loss = std::move(loss),
                                                     .estimator = {},

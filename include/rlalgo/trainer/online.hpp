@@ -129,8 +129,8 @@ template <class O, class L, class A, class Aggregation, class G, class Y, class 
   settings.temperature = temperature > 0 ? temperature : 1.0;  // greedy completions are scored as they are
   settings.score_rows = g.micro_batch_size;
   const auto size = static_cast<std::int64_t>(inputs.prompts.size());
-  settings.steps_per_epoch =
-      static_cast<double>(g.micro_steps_per_epoch(size)) / static_cast<double>(g.gradient_accumulation_steps);
+  settings.set_epoch(static_cast<double>(g.micro_steps_per_epoch(size)) /
+                     static_cast<double>(g.gradient_accumulation_steps));
   auto sampler = rollouts(std::move(inputs.prompts), config.rollouts, SamplerPurpose::training);
   return Trainer<L, A, S, Aggregation, Y, O>(std::move(settings), {.policy = std::move(inputs.policy),
                                                                    .loss = std::move(loss),

@@ -81,7 +81,7 @@ template <class O, class L, class E, class G, class Y>
                                            std::move(estimator), config.sampling);
   BasicTrainerConfig<O> settings = std::move(config.trainer);
   settings.temperature = config.sampling.temperature > 0 ? config.sampling.temperature : 1.0;
-  settings.steps_per_epoch = static_cast<double>(sampler->steps());
+  settings.set_epoch(static_cast<double>(sampler->steps()), sampler->last_step_share());
   std::function<void(std::int64_t, Experience<sampler::StridedDocument>&)> show;
   if (inputs.on_documents)
     show = [on_documents = std::move(inputs.on_documents), sampler](std::int64_t step, auto&) {

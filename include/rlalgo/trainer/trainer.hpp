@@ -198,7 +198,7 @@ class Trainer {
     watch_.tell_share(config_.peak_flops, training + result.seconds.back().second, result.metrics);
     for (auto& one : parts_.placement->seconds()) result.seconds.push_back(std::move(one));
 
-    if (config_.steps_per_epoch > 0) result.epoch = static_cast<double>(index + 1) / config_.steps_per_epoch;
+    result.epoch = config_.epoch_after(index + 1);
     for (const Row* row : batch.rows) result.tokens += Rows::tokens(*row);
     watch_.template tell<Rows>(*parts_.sampler, batch.rows, counts.tokens, result.metrics);
     latest_ = std::move(batch);

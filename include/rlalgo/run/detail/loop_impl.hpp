@@ -326,7 +326,9 @@ RLALGO_INLINE void Loop::Body::evaluate() {
     const core::Activity evaluating("evaluating");
     return callbacks_.evaluate();
   }();
-  emit(evaluation_record(step_, epoch_, metrics, watch.seconds()));
+  Record record = evaluation_record(step_, epoch_, metrics, watch.seconds());
+  record.values.insert(record.values.end() - 1, {"eval_num_tokens", static_cast<double>(totals_.tokens)});
+  emit(record);
   evaluated_ = step_;
 }
 
