@@ -9,6 +9,8 @@
 #include <fstream>
 #include <limits>
 
+#include <rlalgo/os/interruption.hpp>
+
 #include <support/catch.hpp>
 #include <support/not_run.hpp>
 
