@@ -25,19 +25,19 @@ TEST_CASE("on the CPU nothing is limited, merged or told") {
   CHECK(none.max_slots == 0);
   CHECK(none.cache_bytes == 0);
   CHECK_FALSE(none.merge_adapter);
-  CHECK(none.told.empty());
+  CHECK(none.line.empty());
 }
 
 TEST_CASE("a plan says how a device is divided") {
   assembly::GenerationMemory memory{.cache_bytes = 6'000'000'000, .merge_adapter = true, .copies = 3e9};
-  CHECK(assembly::detail::told_of(config, share, memory, 3'000'000'000) ==
+  CHECK(assembly::detail::line_of(config, share, memory, 3'000'000'000) ==
         "0.3 of 80.0 GB for generation (trl.vllm_gpu_memory_utilization): weights 14.0 GB, copies with the adapter 3.0 "
         "GB, passes 1.0 GB, "
         "keys and values 6.0 GB: 48,000 tokens, 45 of the longest completions at a time; given back while training");
   memory = {.needed = 2e9};
   auto beside = config;
   beside.beside_training = true;
-  CHECK(assembly::detail::told_of(beside, share, memory, 3'000'000'000) ==
+  CHECK(assembly::detail::line_of(beside, share, memory, 3'000'000'000) ==
         "keys and values as completions need them, at most 2.0 GB; the adapter stays apart: copies of 3.0 GB would not "
         "leave room");
 }

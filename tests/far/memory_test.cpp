@@ -211,14 +211,14 @@ TEST_CASE("a share of the device is divided among weights, copies, passes and pa
   CHECK(wide.copies == Approx(copies));
   CHECK(static_cast<double>(wide.cache_bytes) <= 0.5e9 - weights - copies - wide.passes);
   CHECK(static_cast<double>(wide.cache_bytes) > 0.5e9 - weights - copies - wide.passes - page);
-  CHECK(lacks(wide.told, {"0.5 of 1.0 GB for generation (trl.vllm_gpu_memory_utilization)", "copies with the adapter",
+  CHECK(lacks(wide.line, {"0.5 of 1.0 GB for generation (trl.vllm_gpu_memory_utilization)", "copies with the adapter",
                           "given back while training"}) == "");
   // Room for all completions, but not for copies beside them.
   const double bare = weights + wide.passes;
   const auto tight = of(2.0 * (bare + 24.5 * page + 0.5 * copies), asked);
   CHECK_FALSE(tight.merge_adapter);
   CHECK(tight.copies == 0.0);
-  CHECK(tight.told.find("the adapter stays apart") != std::string::npos);
+  CHECK(tight.line.find("the adapter stays apart") != std::string::npos);
   CHECK(lacks(raised_by([&] { (void)of(2.0 * (bare + 2.0 * page), asked); }),
               {"[rlalgo.assembly.2]", "c.yaml:3", "40 tokens", "set trl.vllm_gpu_memory_utilization to "}) == "");
   auto unlimited = asked;

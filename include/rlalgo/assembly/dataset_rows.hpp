@@ -75,7 +75,7 @@ struct DatasetsConfig {
          (std::find(ours.begin(), ours.end(), module) == ours.end() && !module.starts_with("ebft_"));
 }
 
-// What the user is told of a built-in that has the name of a function which a file of theirs might have had: always
+// What the log says of a built-in that has the name of a function which a file of theirs might have had: always
 // where axolotl knows no such name, and where there is a file of that name; else empty.
 [[nodiscard]] inline std::string note_of_builtin(const data::Dataset& entry,
                                                  const std::vector<std::filesystem::path>& places) {

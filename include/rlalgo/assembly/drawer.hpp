@@ -33,7 +33,7 @@ struct Drawn {
   std::shared_ptr<G> generator = {};
   Y sync;
   std::shared_ptr<sync::WeightGate> gate = std::make_shared<sync::WeightGate>();
-  std::function<std::uint64_t()> progress = {};  // a number that grows while it works; empty: nothing can be told
+  std::function<std::uint64_t()> progress = {};  // a number that grows while it works; empty: that cannot be known
   std::function<std::int64_t()> hold = {};       // takes the weights of the next call, and says their version
   std::function<void()> moved = {};              // addresses of weights that it remembers have changed
   std::shared_ptr<inference::WeightSnapshots> snapshots = {};  // of a generator with copies

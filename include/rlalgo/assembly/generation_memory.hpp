@@ -1,5 +1,5 @@
 // How a run that draws its completions divides the memory of its device between generation and training: what generation may keep of keys
-// and values, whether it reads copies of the weights with the adapter multiplied in, and what is told of it.
+// and values, whether it reads copies of the weights with the adapter multiplied in, and the line of the plan about it.
 //
 // Both are given back while the trainer trains and taken again, unless completions are made beside the training. On the CPU nothing is limited
 // and nothing merged.
@@ -42,7 +42,7 @@ struct GenerationMemory {
   std::size_t cache_bytes = 0;                      // EngineConfig's; 0: what completions need
   bool merge_adapter = false;                       // EngineConfig's
   double copies = 0.0, passes = 0.0, needed = 0.0;  // bytes: of merged weights, of passes, of keys and values at most
-  std::string told = {};                            // a line of the plan; empty on the CPU
+  std::string line = {};                            // a line of the plan; empty on the CPU
 };
 
 namespace detail {
@@ -90,7 +90,7 @@ namespace detail {
                : std::string("make prompts and completions shorter: all of the device would not hold one")});
 }
 
-[[nodiscard]] inline std::string told_of(const GenerationMemoryConfig& config, const inference::MemoryShare& share,
+[[nodiscard]] inline std::string line_of(const GenerationMemoryConfig& config, const inference::MemoryShare& share,
                                          const GenerationMemory& memory, std::size_t unmerged) {
   std::string out;
   if (memory.cache_bytes > 0) {
@@ -141,7 +141,7 @@ namespace detail {
     out.cache_bytes = share.pages() * share.page_bytes;
     out.needed = static_cast<double>(out.cache_bytes);
   }
-  out.told = detail::told_of(config, share, out, copies);
+  out.line = detail::line_of(config, share, out, copies);
   return out;
 }
 

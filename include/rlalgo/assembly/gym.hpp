@@ -138,7 +138,7 @@ namespace detail {
 }  // namespace detail
 
 // Found or started, with the servers that the rows need. `served_at`: of a generation server that its agents are to ask, which a Gym
-// that is started is told (policy_base_url, policy_model_name, policy_api_key). `first`: this rank is the first.
+// that is started gets (policy_base_url, policy_model_name, policy_api_key). `first`: this rank is the first.
 [[nodiscard]] inline std::shared_ptr<Gym> find_gym(const GymConfig& g, const Prompts& prompts, bool first,
                                                    const std::function<void(const std::string&)>& tell = {},
                                                    const std::string& served_at = {}) {

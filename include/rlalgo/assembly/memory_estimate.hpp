@@ -5,7 +5,7 @@
 //
 // The larger of the two, or both where completions are made beside the training. The backward pass keeps 2H + 2·(N + K)·D + 2I numbers for each
 // token and layer (hidden size, heads, heads of keys, size of a head, width of the MLP); with gradient checkpointing H, and the whole of one
-// layer; where its inputs of layers lie elsewhere, that layer alone, and what lies there is told beside.
+// layer; where its inputs of layers lie elsewhere, that layer alone, and what lies there has a line of its own.
 //
 // Of weights that are sharded over S ranks (distributed/sharded_weights.hpp) a rank has 1/S, and what is whole for a while: all that lies
 // outside of the layers, and the layers that are computed, on their way, or whose gradients are. Experts that E ranks share are 1/E. An engine of

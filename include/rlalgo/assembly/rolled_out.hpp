@@ -1,4 +1,4 @@
-// Completions that a user's function makes of what is drawn for it (remote/rollout_function.hpp), and what it is told of the model.
+// Completions that a user's function makes of what is drawn for it (remote/rollout_function.hpp), and what it knows of the model.
 #pragma once
 
 #include <filesystem>

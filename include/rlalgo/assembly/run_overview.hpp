@@ -178,7 +178,7 @@ inline void add_model(Overview& o, const EstimateConfig& config, model::Decoder&
   } else {
     o.memory_limit = static_cast<double>(tensor::device_memory(decoder.device()).total);
   }
-  if (o.completions_per_row > 0 && config.draws_here) o.generation = config.generation.told;
+  if (o.completions_per_row > 0 && config.draws_here) o.generation = config.generation.line;
   estimate_memory(o, config, decoder, copied);
 }
 

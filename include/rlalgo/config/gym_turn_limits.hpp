@@ -1,4 +1,4 @@
-// nemo_gym_max_turns: what a Gym that is started is told of its agents, whose own name of that limit is max_steps.
+// nemo_gym_max_turns: what a Gym that is started gets for its agents, whose own name of that limit is max_steps.
 //
 //   NAME: {responses_api_agents: {KIND: {…}}}     in a configuration → "+NAME.responses_api_agents.KIND.max_steps=N"
 //

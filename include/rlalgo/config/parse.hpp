@@ -1,6 +1,6 @@
 // From a configuration tree to a checked RunConfig.
 //
-// Order: the recipe first (a file for another recipe is told so before its keys are judged), then every key, then the
+// Order: the recipe first (a file for another recipe is refused before its keys are judged), then every key, then the
 // relations between them (config/validate.hpp). Nothing of the file is dropped: a key is read, or named in a warning,
 // or an error. What is refused is gathered, and raised at the end (config/refusals.hpp). In paths ~ is the home directory.
 //

@@ -87,7 +87,7 @@ inline void refuse_overlap(const std::string& key, const std::filesystem::path& 
   }
 }
 
-// The directories of models that `config` reads, as far as they can be found; what is missing is told by who loads it.
+// The directories of models that `config` reads, as far as they can be found; what is missing is an error of who loads it.
 [[nodiscard]] inline std::vector<ReadPlace> model_places(const RunConfig& config) {
   std::vector<ReadPlace> out;
   const auto add = [&](const std::string& what, const std::string& name, const std::string& revision = {}) {

@@ -1,4 +1,4 @@
-// Everything a run is told, as plain values: axolotl's keys, its defaults, and the `trl:` section.
+// All settings of a run, as plain values: axolotl's keys, its defaults, and the `trl:` section.
 //
 // A field has the name of its key, and stands beside the key's row in config/*_keys.hpp. A field without a key of its own is marked
 // "derived". Where a key's default depends on the recipe or on other keys, the field is optional and config/plan.hpp or the recipe

@@ -9,7 +9,7 @@
 // (data/dataset_folder.hpp).
 // A plain file has only `train`. Nothing is downloaded.
 //
-// Source: axolotl 0.19 and datasets' load_dataset. Departures: the format is told by the file's own extension (before
+// Source: axolotl 0.19 and datasets' load_dataset. Departures: the format is that of the file's own extension (before
 // .gz and .zst), not by a substring of the whole path; a path-less entry with `data_files`, and a pattern as `path`, work; a file
 // as `path` with `data_files` beside it, and a format as `path` with another `ds_type`, are refused, since one of the two
 // would be ignored.

@@ -1,6 +1,6 @@
 // What a `datasets` entry names, and how files of data are known: by their extensions, and by patterns.
 //
-// The format is told by the extension before .gz and .zst, or by `ds_type`. In a pattern `*`, `?` and `[…]` stay within a name,
+// The format is that of the extension before .gz and .zst, or by `ds_type`. In a pattern `*`, `?` and `[…]` stay within a name,
 // and `**` stands for folders at any depth; names that begin with a dot are matched by a dot only.
 //
 // Errors: [rlalgo.data.6] a format that is not read.

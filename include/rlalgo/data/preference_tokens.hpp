@@ -62,7 +62,7 @@ struct TokenizeConfig {
   std::string tools_column = "tools";
 };
 
-// What became of the rows, to be told to the user.
+// What became of the rows, for the log.
 struct TokenizeCounts {
   std::int64_t rows = 0;          // examples read
   std::int64_t answers = 0;       // of them

@@ -33,7 +33,7 @@ class UnreadColumns {
   [[nodiscard]] RowChunks watch(RowChunks rows);
 
   // In the order of their first row, with its place: "margin (rows.jsonl:3), system (rows.jsonl:1)"; empty: none. What cannot
-  // be read or transformed is told by who prepares it.
+  // be read or transformed is reported by who prepares it.
   [[nodiscard]] std::string found() const;
 
  private:

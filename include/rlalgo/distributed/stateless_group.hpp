@@ -1,6 +1,6 @@
 // Processes that tell each other small things through a store, as vLLM's StatelessProcessGroup does:
 //
-//   broadcast_from/{source}/{i}   what `source` told all, a Python pickle; i counts each source's from 0
+//   broadcast_from/{source}/{i}   what `source` sent to all, a Python pickle; i counts each source's from 0
 //   barrier                       rank 0 broadcasts the text barrier_{uuid}; each rank sets arrival_{text}_{rank}, reads all
 //                                 of them, and sets departure_{text}_{rank}; rank 0 waits for these and removes all
 //   the barrier of older vLLM     each rank in turn broadcasts None

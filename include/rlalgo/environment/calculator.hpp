@@ -3,7 +3,7 @@
 //   calculator(expression): + − * / % ** ^ (power), parentheses, unary signs, numbers with digit-group commas
 //
 // Results are printed with up to 15 significant digits. What is not an expression, a division by zero, or a result that
-// is not finite is an error that the model is told.
+// is not finite is an error that the model reads.
 #pragma once
 
 #include <cctype>

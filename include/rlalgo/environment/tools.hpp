@@ -49,7 +49,7 @@ class ToolSource {
   virtual std::vector<double> rewards(std::size_t episodes) { return std::vector<double>(episodes, 0.0); }
 };
 
-// A tool of this program: arguments → what the model is told. What it throws is told to the model.
+// A tool of this program: arguments → what the model reads. What it throws is shown to the model.
 struct Tool {
   Json schema;  // {"name", "description", "parameters": {…JSON schema…}}
   std::function<std::string(const Json& arguments)> run;

@@ -1,6 +1,6 @@
 // The frozen network whose hidden states are the features.
 //
-//   taps at the depths d_f = ⌊fraction_f·layers⌋ → side by side → L2 → [T, D],  D = F·H
+//   hidden states at the depths d_f = ⌊fraction_f·layers⌋ → side by side → L2 → [T, D],  D = F·H
 //
 // depths are numbered as transformers' `hidden_states`: 0 is the embedding, `layers` is after the final norm. The pass
 // stops at the deepest one and never touches the head (model/policy.hpp). A depth that occurs twice counts twice.

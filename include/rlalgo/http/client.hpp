@@ -1,4 +1,4 @@
-// An HTTP/1.1 client of one server: one deadline per call, limits, retries that are told about, cancellation.
+// An HTTP/1.1 client of one server: one deadline per call, limits, retries with a line of the log each, cancellation.
 //
 // A call ends within its seconds whatever the server does: looking up the name, connecting, sending, the waits between
 // attempts and every byte of the answer are covered. How it ended is a value. Redirects are not followed, bodies are

@@ -94,7 +94,7 @@ class JsonClient {
                      const std::function<void(const std::string&)>& tell = {}, std::stop_token stop = {}) {
     const os::Stopwatch watch;
     const std::string where = "GET " + base_url() + path;
-    for (bool told = false;; told = true) {
+    for (bool reported = false;; reported = true) {
       const double left = seconds - watch.seconds();
       const Result result = glance(path, {.seconds = std::clamp(left, shortest_look, 10.0), .stop = stop});
       if (result.ok() || is_redirect(result)) return;
@@ -106,7 +106,7 @@ class JsonClient {
                      .where = where + spent(watch.seconds(), 0),
                      .remedy = remedy});
       }
-      if (!told && tell) tell(where + ": " + result.text() + "; waiting at most " + rounded(seconds) + " s");
+      if (!reported && tell) tell(where + ": " + result.text() + "; waiting at most " + rounded(seconds) + " s");
       pause(seconds - watch.seconds(), stop, "a server to be up", where);
     }
   }
@@ -117,10 +117,10 @@ class JsonClient {
                    double seconds, const std::function<void(const std::string&)>& tell = {}) {
     const os::Stopwatch watch;
     const std::string where = "POST " + base_url() + path;
-    for (bool told = false;; told = true) {
+    for (bool reported = false;; reported = true) {
       Result result = ask(path, body);
       if (!busy(result.response()) || watch.seconds() >= seconds) return result;
-      if (!told && tell)
+      if (!reported && tell)
         tell(where + ": " + described(result.response()) + "; waiting at most " + rounded(seconds) + " s");
       pause(seconds - watch.seconds(), {}, "a server to be free", where);
     }

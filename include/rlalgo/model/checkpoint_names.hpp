@@ -6,7 +6,7 @@
 //   adapters   base_model.model.PATH.lora_A.NAME.weight → without the adapter's NAME; a path without base_model.model. or
 //              without model. gets them; model.language_model., the text of a model that sees images, is model.; PATH.modules_to_save.weight → PATH.weight where there is no such tensor
 //
-// Nothing is renamed that cannot be told: names that do not fit stay as they are, and the loader names them.
+// Nothing is renamed by guess: names that do not fit stay as they are, and the loader names them.
 //
 // Errors: [rlalgo.model.14] two tensors of a model have one name then; [.30] two of an adapter.
 #pragma once

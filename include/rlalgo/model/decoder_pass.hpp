@@ -1,6 +1,6 @@
 // One pass over the layers of a decoder: embedding, layers, final norm, forward and backward.
 //
-// What a pass yields are taps on the residual stream, numbered as transformers' `hidden_states`: 0 is the embedding's
+// What a pass yields are hidden states of the residual stream, numbered as transformers' `hidden_states`: 0 is the embedding's
 // output, i that of layer i (counted from 1) before the next one's norm, and `layers`, the last, is taken after the
 // final norm. Layers above the deepest tap are not run.
 // With checkpointing a pass keeps the input of every layer only, and the backward pass computes each layer again before
@@ -8,7 +8,7 @@
 // inputs lie until then.
 // Weight gradients are added to `weight.grad()`; every layer is read between acquire and release of the gate.
 //
-// Shapes: taps [T, H]; the last one [S, H] when `rows` [S] are given: in the last layer everything after the attention
+// Shapes: hidden states [T, H]; the last one [S, H] when `rows` [S] are given: in the last layer everything after the attention
 // runs only for them. Both functions are called without gradient mode.
 // Of a tree whose tokens several ranks share (context_sharing.hpp) T and S are this rank's, and all ranks do the same passes.
 // Errors: [rlalgo.model.18] backward twice through one pass.
@@ -56,14 +56,14 @@ class DecoderPass {
   // Holds handles to the weights: a backward pass may outlive the decoder. `frequencies`: rope_frequencies() of each rotation.
   DecoderPass(DecoderConfig config, DecoderWeights weights, std::vector<Tensor> frequencies, Settings settings);
 
-  // The taps at `depths`: ascending, each once, 0 … layers.
+  // The hidden states at `depths`: ascending, each once, 0 … layers.
   [[nodiscard]] std::vector<Tensor> forward(const TokenTree& tree, std::vector<std::int64_t> depths,
                                             const Tensor& rows = {});
   // Of this rank's part of a shared tree.
   [[nodiscard]] std::vector<Tensor> forward(const SharedTree& tree, std::vector<std::int64_t> depths,
                                             const Tensor& rows = {});
 
-  // `gradients`: of the taps, contiguous, one each.
+  // `gradients`: of those hidden states, contiguous, one each.
   void backward(const std::vector<Tensor>& gradients);
 
  private:

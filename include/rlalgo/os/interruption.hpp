@@ -1,4 +1,4 @@
-// A request to stop that comes from outside (a signal, see run/interrupt.hpp): told once, and asked for by what waits or
+// A request to stop that comes from outside (a signal, see run/interrupt.hpp): reported once, and asked for by what waits or
 // works for long.
 //
 //   stop_if_interrupted();            between two pieces of a long work: raises once a stop is asked for

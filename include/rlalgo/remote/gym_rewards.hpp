@@ -7,7 +7,7 @@
 // function, and so is every entry of its `reward_components`.
 //
 // A completion whose environment failed (gym.hpp has the classes) has no reward: it leaves its group, is counted
-// (rollout/failed, rollout/failed/<class>: shares of the completions) and told about in one line a batch. When all of a
+// (rollout/failed, rollout/failed/<class>: shares of the completions) and reported in one line a batch. When all of a
 // batch fail because nobody answers, the Gym is looked for again, its servers are waited for, and all are asked once more.
 // A reply that says that the row itself is wrong ends the run.
 //

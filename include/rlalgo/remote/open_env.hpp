@@ -5,7 +5,7 @@
 //
 // An environment of tools (MCP) offers them to the model; each call is a step. To any other one what the model says becomes an
 // action: a JSON object as it is; else, where the action has one field, the text (or the last number in it) as that field.
-// What the server calls an invalid action is told to the model, and the episode goes on. Completions of one group have one
+// What the server calls an invalid action is shown to the model, and the episode goes on. Completions of one group have one
 // seed, so they face the same task: the row's, if it has one.
 //
 // A server has room for so many sessions (one, unless it says otherwise). Those that it has no room for begin when others

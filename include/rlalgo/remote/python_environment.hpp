@@ -6,7 +6,7 @@
 //
 // One instance plays one episode and is reset for the next; all episodes of a generation are asked in one question.
 // Several environments of a run (several_python_environments) are classes in one process, each with instances of its own.
-// reset gets the row's columns, and `seed` where it names it. A tool's result is str(result); what it raises is told to
+// reset gets the row's columns, and `seed` where it names it. A tool's result is str(result); what it raises is shown to
 // the model. Coroutines run at once.
 //
 // Errors: [rlalgo.remote.50] Python cannot be started; [.51] a class or function cannot be loaded or offered as a tool;

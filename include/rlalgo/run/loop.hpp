@@ -70,7 +70,7 @@ struct LoopConfig {
   LossWatchdogConfig watchdog = {};   // ends the run early
   std::optional<std::filesystem::path> resume_from_checkpoint{};
   bool resume_verified = false;             // the digests of its files were just compared
-  std::vector<std::string> resume_notes{};  // told when the run starts
+  std::vector<std::string> resume_notes{};  // printed when the run starts
   ResumeRules resume_rules = {};            // what of `settings` may differ from the checkpoint's
   bool progress = true;                     // on standard output
   bool tensorboard = true;

@@ -66,7 +66,7 @@ struct RolloutBatch : Batch<data::Episode> {
   [[nodiscard]] bool is_open() const { return pulled < parts.size(); }
 };
 
-// A generation as it was made, with what is to be told about making it.
+// A generation as it was made, with what is to be logged of making it.
 struct Made {
   std::int64_t number = 0;  // counted over the whole run
   std::shared_ptr<Generation> generation;

@@ -26,7 +26,7 @@
 // `mutex` guards everything in State. Samplers of one Config::mutex make their generations one at a time, so that an
 // evaluation may share generator and rewards with the training; what a sync policy shares with the generator guards
 // itself (sync/weight_gate.hpp).
-// An exception of the producer is told at once (Config::tell) and raised by the next open(), with its type and text.
+// An exception of the producer is reported at once (Config::tell) and raised by the next open(), with its type and text.
 // The destructor asks Config::stop to stop, which generators and servers' clients should watch, and waits for the
 // producer.
 // State: the source's after the latest generation that is ready, and what is ready with its metrics. What is under way is
@@ -363,7 +363,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     if (!config_.world) return detail::wait_for_work(state_, config_, next, stop);
     const bool leads = config_.world->rank() == 0;
     const auto own = leads ? detail::wait_for_work(state_, config_, next, stop) : std::nullopt;
-    if (leads && !own) return std::nullopt;  // the end: the others are told by their own trainers
+    if (leads && !own) return std::nullopt;  // the end: the others learn it from their own trainers
     const std::int64_t number =
         std::stoll(config_.world->broadcast("the next generation", leads ? std::to_string(*own) : std::string()));
     if (number != next) wait_until_stale(stop);

@@ -9,7 +9,7 @@
 // (ratio exactly 1, with gradient), and `remember` stores it for later iterations over the same generation. A row that
 // other weights generated is never given that ratio: without old log-probs it takes those that its generator reported,
 // and where there are none it is scored with the weights of now, and the log says so. A loss that corrects for the
-// generator (Scorers::corrects_sampling) is told of the other weights by the correction alone: the ratio begins at 1.
+// generator (Scorers::corrects_sampling) knows of the other weights by the correction alone: the ratio begins at 1.
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,7 @@
 
 namespace rlalgo::sampler {
 
-// The completion in the parts that the model drew and those that it was told, where it has both. A mask without a drawn token
+// The completion in the parts that the model drew and those that others wrote, where it has both. A mask without a drawn token
 // is that of a completion which carries no loss, and says nothing of who spoke.
 [[nodiscard]] inline std::vector<run::Turn> turns_of(const data::Row& row, const data::Decode& decode) {
   const std::vector<std::uint8_t>& mask = row.loss_mask;

@@ -13,7 +13,7 @@
 //   join(meeting)     /init_weight_transfer_engine
 //   receive(tensors)  /update_weights: each tensor is broadcast, or as many as pass `packed_bytes` as one; no barrier
 //
-// One act after the other. What an act answers is told to its `done`: null, or what went wrong.
+// One act after the other. What an act answers is given to its `done`: null, or what went wrong.
 //
 // Errors (status 400): [rlalgo.serve.20] an act out of order, or a second trainer; [.27] the broadcast failed or did not
 // come in time; [.19] of weight_store.hpp; those of distributed/.
@@ -114,7 +114,7 @@ class Broadcasts {
   Group trl_, vllm_;
   std::size_t packed_bytes_ = 0;
   std::map<std::string, tensor::Tensor> staged_;
-  std::string failure_;  // of the last update, until it has been told
+  std::string failure_;  // of the last update, until it has been reported
 
   std::mutex mutex_;  // of what follows
   bool open_ = false;

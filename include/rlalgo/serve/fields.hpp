@@ -1,5 +1,5 @@
 // The fields of a JSON request: read by name with their type and range, and noted, so that names that nobody asked for
-// can be told.
+// can be reported.
 //
 //   Fields fields(object);
 //   const std::int64_t n = fields.integer("n", 1, 4096).value_or(1);

@@ -70,7 +70,7 @@ class LogProbTiles {
   LogProbTiles(const Tensor& hidden, const Tensor& weight, const Tensor& bias, const Tensor& targets,
                const LogProbOptions& options);
 
-  // Returns [2, N] (log_prob, entropy) or [1, N]; keeps what fits into the cache for backward if told so.
+  // Returns [2, N] (log_prob, entropy) or [1, N]; keeps what fits into the cache for backward if asked to.
   Tensor forward(bool keep);
 
   // [N], known after forward().

@@ -1,4 +1,4 @@
-// What a trainer is told that does not depend on the method: its loop, optimizer and schedule, and how a step is computed.
+// Settings of a trainer that do not depend on the method: its loop, optimizer and schedule, and how a step is computed.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What a configuration says of the estimates of a run (assembly/run_overview.hpp), and what is told before its first step.
+// What a configuration says of the estimates of a run (assembly/run_overview.hpp), and what is printed before its first step.
 #pragma once
 
 #include <algorithm>
@@ -95,7 +95,7 @@ inline void divide(assembly::EstimateConfig& estimates, const RunConfig& config,
                 .beside_training = config.trl.generates_beside() || config.trl.serves()});
 }
 
-// What is told before the first step; true: a dry run ends here.
+// What is printed before the first step; true: a dry run ends here.
 [[nodiscard]] inline bool plans(assembly::Overview& overview, const RunConfig& config, model::Decoder& decoder,
                                 bool copied, const OtherTask* task, const TrainMessages& messages,
                                 const assembly::GenerationMemory& generation = {}) {

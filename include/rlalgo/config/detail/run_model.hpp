@@ -1,5 +1,5 @@
 // The language model of a training and how it lies on the ranks, loaded in two steps: what can be refused without weights comes first.
-// And what every method does in between: rows are shown, inputs compared with those of a checkpoint, the plan told, the trainer run.
+// And what every method does in between: rows are shown, inputs compared with those of a checkpoint, the plan printed, the trainer run.
 //
 // Errors (usage): [rlalgo.config.8] sync_ref_model with an adapter; those of assembly/language_model.hpp and run/resume.hpp.
 #pragma once
@@ -82,7 +82,7 @@ class RunModel {
     text.files = sharding->files();
   }
 
-  // What is told before the first step; true: a dry run ends here. `reference`: what the policy is compared with, or null. `memory`: of a run
+  // The plan, printed before the first step; true: a dry run ends here. `reference`: what the policy is compared with, or null. `memory`: of a run
   // that generates.
   [[nodiscard]] bool plans(assembly::Overview& overview, const std::shared_ptr<model::Decoder>& reference = nullptr,
                            const assembly::GenerationMemory& memory = {}) const {

@@ -167,7 +167,7 @@ RLALGO_INLINE std::size_t ColumnarRows::skip(std::size_t rows) {
 RLALGO_INLINE void ColumnarRows::tell_left_out() {
   const ColumnarText text = plugin_->left_out(handle_.get());
   const Json columns = Json::parse(std::string_view(text.begin, static_cast<std::size_t>(text.size)), nullptr, false);
-  if (!columns.is_object()) return;  // a name that is no UTF-8: the row with it is told
+  if (!columns.is_object()) return;  // a name that is no UTF-8: the row with it is an error
   for (const auto& [name, type] : columns.items()) {
     if (!told_.insert(name).second) continue;
     // Of a column that has a form in part (the path of a picture), the rows that have one are refused.

@@ -24,8 +24,8 @@ class NcclGroup final : public ProcessGroup {
       : meeting_(std::move(meeting)), own_(std::move(library), meeting_.rank(), meeting_.size(), device) {
     own_.open_stream();
     const std::string id = rank() == 0 ? pickled_nccl_id(own_.new_id()) : std::string();
-    const std::string told = meeting_.broadcast(id, 0, seconds);
-    own_.join(nccl_id_in(told), seconds);
+    const std::string given = meeting_.broadcast(id, 0, seconds);
+    own_.join(nccl_id_in(given), seconds);
     tensor::Tensor one = tensor::zeros({1}, at::TensorOptions().dtype(at::kFloat));
     sum(one, seconds);
   }

@@ -133,7 +133,7 @@ class NcclRank {
                    "cudaMemcpyAsync");
   }
 
-  // Of an operation that NCCL has been told to do: returns when it is done.
+  // Of an operation that NCCL has been given: returns when it is done.
   void finish(int result, const char* operation, double seconds) {
     if (result != abi::success && result != abi::in_progress) {
       const std::string why = words_of(result);

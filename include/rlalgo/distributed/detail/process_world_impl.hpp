@@ -148,7 +148,7 @@ class ProcessWorld final : public World {
     try {
       report_failure(store_, {place_.rank, text});
     } catch (const std::exception&) {
-      // Nobody can be told: the others find the store gone, or this rank silent.
+      // Nobody can be reached: the others find the store gone, or this rank silent.
     }
   }
 
@@ -207,7 +207,7 @@ class ProcessWorld final : public World {
   }
 
  private:
-  // All ranks say which team they are of, so that a wrong list is told before anybody waits.
+  // All ranks say which team they are of, so that a wrong list is an error before anybody waits.
   [[nodiscard]] std::pair<int, std::string> place_in_team(const std::vector<int>& ranks, const std::string& place) {
     std::string own;
     for (const int r : ranks) own += (own.empty() ? "" : ",") + std::to_string(r);

@@ -52,7 +52,7 @@ struct StatelessGroup::State {
 
   const Store store;
   const int rank, size;
-  std::int64_t told = 0;                                   // objects of this rank
+  std::int64_t sent = 0;                                   // objects of this rank
   std::vector<std::int64_t> seen;                          // of each other one
   std::deque<std::pair<std::string, os::Stopwatch>> mine;  // values to be removed
   std::atomic<bool> stopped = false;
@@ -67,8 +67,8 @@ struct StatelessGroup::State {
       store.erase(mine.front().first);
       mine.pop_front();
     }
-    mine.emplace_back(key(rank, told), os::Stopwatch());
-    store.set(key(rank, told++), pickle);
+    mine.emplace_back(key(rank, sent), os::Stopwatch());
+    store.set(key(rank, sent++), pickle);
   }
 
   // Until `there` says so.

@@ -22,7 +22,7 @@ namespace rlalgo::environment {
 
 namespace detail {
 
-// What the model is told of a failure, as TRL tells it: Python's str({"error": text}).
+// What the model reads of a failure, as TRL tells it: Python's str({"error": text}).
 inline std::string told_error(const std::string& text) {
   const char quote = text.find('\'') != std::string::npos && text.find('"') == std::string::npos ? '"' : '\'';
   std::string out = std::string("{'error': ") + quote;

@@ -33,7 +33,7 @@ struct ServerConfig {
   double body_seconds = 120.0;                        // from there to the end of its body
   double write_seconds = 30.0;                        // without the client taking a byte of its answer
   std::function<void(const std::string&)> tell = {};  // what handlers throw
-  // Asked of every header before a byte of the body is kept; `length`: of the body, where it is told. On a thread of the
+  // Asked of every header before a byte of the body is kept; `length`: of the body, where the header has it. On a thread of the
   // server, must not block.
   std::function<Admission(const Request& head, std::optional<std::uint64_t> length)> admit = {};
 };

@@ -3,7 +3,7 @@
 // Numbers: exact, except that a decimal equals a non-integer that rounds to the same 6 decimals; a whole percentage
 // also equals the bare number. Expressions: the same value wherever both are defined. Sets: the same elements; a list
 // without brackets, a tuple and an open interval of the same two numbers are compared element by element, in order
-// where the solution is ordered. Relations: the same sides, also turned round or scaled; of "x = 5" and "5" the value
+// where the solution is ordered. Relations: the same sides, also swapped or scaled; of "x = 5" and "5" the value
 // counts.
 // Source: these rules are those of math-verify 0.9's comparison; not symmetric: `gold` is the solution.
 #pragma once

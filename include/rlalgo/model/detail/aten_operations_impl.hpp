@@ -73,9 +73,9 @@ RLALGO_INLINE void AtenOperations::rotate(Tensor& x, const RopeTable& table, Rot
   Tensor first = table.interleaved ? pairs.select(3, 0) : heads.narrow(2, 0, half);
   Tensor second = table.interleaved ? pairs.select(3, 1) : heads.narrow(2, half, half);
   const Tensor low = first.to(type), high = second.to(type);  // views where no conversion is due
-  const Tensor turned = low.mul(cosine).sub_(high.mul(sine));
+  const Tensor rotated = low.mul(cosine).sub_(high.mul(sine));
   second.copy_(high.mul(cosine).add_(low.mul(sine)));
-  first.copy_(turned);
+  first.copy_(rotated);
 }
 
 RLALGO_INLINE void AtenOperations::gated(Activation act, const Tensor& gate, const Tensor& up,

@@ -97,11 +97,11 @@ RLALGO_INLINE std::vector<Tensor> DecoderPass::run(const TokenTree& tree, const 
   block.send();
   ropes_.clear();
   for (std::size_t i = 0; i < angles.size(); ++i) ropes_.push_back(rope_table(angles[i], config_.ropes[i]));
-  std::vector<Tensor> taps;
+  std::vector<Tensor> states;
   auto wanted = depths_.begin();
   const auto tap = [&](std::int64_t depth, const Tensor& x) {
     if (wanted == depths_.end() || *wanted != depth) return;
-    taps.push_back(x);
+    states.push_back(x);
     ++wanted;
   };
   if (settings_.gate) {
@@ -137,7 +137,7 @@ RLALGO_INLINE std::vector<Tensor> DecoderPass::run(const TokenTree& tree, const 
   if (settings_.graph) ids_ = ids;
   if (settings_.load) settings_.load->complete();
   if (settings_.replay) settings_.replay->complete();
-  return taps;
+  return states;
 }
 
 RLALGO_INLINE void DecoderPass::backward(const std::vector<Tensor>& gradients) {

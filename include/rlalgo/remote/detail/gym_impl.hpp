@@ -91,7 +91,7 @@ RLALGO_INLINE Gym::Json Gym::document() {
 
 RLALGO_INLINE void Gym::discover(const std::vector<Needed>& needed) {
   const os::Stopwatch watch;
-  bool told = false;
+  bool reported = false;
   const auto wait_for_more = [&](const std::string& what) {
     if (config_.still_starting) config_.still_starting();
     if (watch.seconds() >= config_.start_seconds)
@@ -102,7 +102,7 @@ RLALGO_INLINE void Gym::discover(const std::vector<Needed>& needed) {
                                " s (nemo_gym_server_timeout)",
                    .where = config_.head,
                    .remedy = "start it (docs/environments.md), or set nemo_gym_auto_start: true"});
-    if (!std::exchange(told, true) && config_.tell)
+    if (!std::exchange(reported, true) && config_.tell)
       config_.tell(what + "; waiting at most " + std::to_string(static_cast<std::int64_t>(config_.start_seconds)) +
                    " s");
     pause(std::clamp(config_.start_seconds - watch.seconds(), 0.01, 1.0));

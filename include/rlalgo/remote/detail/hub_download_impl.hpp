@@ -48,9 +48,9 @@ class BlobLock {
                    .where = path.string(),
                    .remedy = "check its permissions, or set HF_HUB_CACHE to another folder"});
     const os::Stopwatch watch;
-    for (bool told = false; ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0;) {
+    for (bool reported = false; ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0;) {
       if (errno != EWOULDBLOCK && errno != EINTR) return;  // a file system without locks: the name is taken at the end
-      if (!std::exchange(told, true) && settings.tell)
+      if (!std::exchange(reported, true) && settings.tell)
         settings.tell("waiting for another program that fetches this file: " + path.string());
       if (watch.seconds() > settings.lock_seconds)
         core::raise("remote", 89,

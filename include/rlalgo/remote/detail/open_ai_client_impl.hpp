@@ -164,9 +164,10 @@ RLALGO_INLINE OpenAiClient::Json OpenAiClient::ids_of(const Json& choice) const 
 RLALGO_INLINE void OpenAiClient::check_prompt(const Json& answer, std::size_t sent, std::size_t count) const {
   const auto usage = answer.find("usage");
   if (usage == answer.end() || !usage->is_object() || !usage->contains("prompt_tokens")) return;
-  const Json& told = (*usage)["prompt_tokens"];
-  if (told.is_null() || told == sent || told == sent * count) return;
-  lacks("the server read another prompt than the ids that it was sent", told.dump() + " tokens", std::to_string(sent));
+  const Json& counted = (*usage)["prompt_tokens"];
+  if (counted.is_null() || counted == sent || counted == sent * count) return;
+  lacks("the server read another prompt than the ids that it was sent", counted.dump() + " tokens",
+        std::to_string(sent));
 }
 
 RLALGO_INLINE void OpenAiClient::ask(std::span<const inference::Request> requests, std::span<const std::size_t> chosen,
@@ -195,10 +196,10 @@ RLALGO_INLINE void OpenAiClient::ask(std::span<const inference::Request> request
     const Json& choice = *choices[s];
     data::Completion completion =
         reader_.completion_of(ids_of(choice), choice.value("finish_reason", Json(nullptr)), sampling);
-    const bool told = choice.contains("logprobs") && !choice["logprobs"].is_null();
-    if (!told && config_.require_log_probs)
+    const bool has_log_probs = choice.contains("logprobs") && !choice["logprobs"].is_null();
+    if (!has_log_probs && config_.require_log_probs)
       lacks("the server gives no log-probs", choice.dump().substr(0, 100), "logprobs.token_logprobs");
-    if (usable && told)
+    if (usable && has_log_probs)
       completion.log_probs =
           reader_.log_probs_of(completion.ids, reader_.list(choice["logprobs"], "token_logprobs"), nullptr);
     std::vector<data::Completion>& of_prompt = out[chosen[s / asked]];

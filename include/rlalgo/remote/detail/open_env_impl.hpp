@@ -52,7 +52,7 @@ RLALGO_INLINE void OpenEnv::look_at_server() {
   const os::Stopwatch watch;
   http::Client client({.base_url = base_url_, .retries = {.retries = 0}, .stop = config_.stop});
   const auto get = [&](const char* path) {
-    for (bool told = false;; told = true) {
+    for (bool reported = false;; reported = true) {
       http::Result result =
           client.call({.method = "GET", .target = path}, {.seconds = std::min(10.0, config_.seconds)});
       if (result.answered() && result.response().status < 500) return result;
@@ -64,7 +64,7 @@ RLALGO_INLINE void OpenEnv::look_at_server() {
                                  std::to_string(static_cast<std::int64_t>(config_.seconds)) + " s",
                      .where = base_url_ + path,
                      .remedy = "start it, or correct trl.environment_factory"});
-      if (!told && config_.tell)
+      if (!reported && config_.tell)
         config_.tell(base_url_ + ": " + result.text() + "; waiting for the environment's server");
       pause(0.5);
     }
@@ -265,8 +265,8 @@ RLALGO_INLINE environment::Turn OpenEnv::step_once(Session& session, const Json&
     } else {
       text = result.is_string() ? result.get<std::string>() : result.dump();
     }
-    const bool told = core::member(result, "is_error") == true;
-    if (!error.is_null() || told) ++session.call_failures;
+    const bool failed = core::member(result, "is_error") == true;
+    if (!error.is_null() || failed) ++session.call_failures;
   }
   turn.observation = {{"role", "tool"}, {"name", tool}, {"content", text}};
   return turn;

@@ -122,7 +122,7 @@ RLALGO_INLINE void Tracker::work(Json load) {
   using Failure = detail::PythonProcess::Failure;
   using Trouble = detail::PythonProcess::Trouble;
   detail::PythonProcess process;
-  process.set_stop_seconds(config_.end_seconds);  // a run that is interrupted is told of, too
+  process.set_stop_seconds(config_.end_seconds);  // a run that is interrupted is reported, too
   const auto handed = [&](const Json& question, double seconds) {
     auto result = process.ask(question, seconds_left(seconds));
     if (const auto* failure = std::get_if<Failure>(&result)) {

@@ -194,8 +194,8 @@ class ReportPage {
     if (!sample.contains("turns") || !sample["turns"].is_array()) return shown(string_of(sample, "completion"));
     std::string out;
     for (const Json& turn : sample["turns"]) {
-      const bool told = turn.is_object() && turn.contains("environment");
-      out += told ? "<span class=\"told\" title=\"environment\">" + shown(string_of(turn, "environment")) + "</span>"
+      const bool said = turn.is_object() && turn.contains("environment");
+      out += said ? "<span class=\"told\" title=\"environment\">" + shown(string_of(turn, "environment")) + "</span>"
                   : shown(turn.is_object() ? string_of(turn, "model") : turn.dump());
     }
     return out;
@@ -259,9 +259,9 @@ class ReportPage {
                           ? "<h2>Sample blocks</h2>\n<p class=\"sub\">What stands before a block, what the text goes "
                             "on with, and what was drawn there.</p>\n"
                           : "<h2>Sample completions</h2>\n";
-    const bool told = std::any_of(data_.samples.begin(), data_.samples.end(),
+    const bool said = std::any_of(data_.samples.begin(), data_.samples.end(),
                                   [](const Json& sample) { return sample.contains("turns"); });
-    if (told)
+    if (said)
       out += "<p class=\"sub\">What an environment said has a <span class=\"told\">ground of its own</span>.</p>\n";
     const std::size_t shown_steps = std::min(limit, steps.size());
     if (shown_steps < steps.size())

@@ -34,7 +34,7 @@ Json pack_generation(const Generation& generation, std::int64_t number);
 std::shared_ptr<Generation> unpack_generation(const Json& packed, std::span<const data::TokenizedPrompt> prompts,
                                               const std::vector<std::size_t>& chosen, std::int64_t copies);
 
-// A generation that has not been trained on yet, with what is to be told about it.
+// A generation that has not been trained on yet, with what is to be logged of it.
 Json pack_made(const Made& made);
 
 // `chosen`: the prompts of the order's chunk `made.number`.

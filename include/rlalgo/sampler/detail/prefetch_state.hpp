@@ -51,7 +51,7 @@ struct PrefetchState {
     return std::count_if(ready.begin(), ready.end(), [](const auto& item) { return item->whole(); });
   }
 };
-// What is told of a pop.
+// What is logged of a pop.
 struct Popping {
   std::optional<double> ready;  // generations, when it was asked for
   double dropped = 0.0;         // rows

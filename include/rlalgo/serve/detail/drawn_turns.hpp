@@ -48,9 +48,9 @@ struct DrawnTurn {
 [[nodiscard]] inline bool says(const Json& message, const std::string& drawn) {
   const auto content = message.find("content");
   if (content != message.end() && !content->is_string()) return false;
-  const std::string_view told =
+  const std::string_view said =
       content == message.end() ? std::string_view() : without_spaces_around(content->get_ref<const std::string&>());
-  const std::size_t at = without_spaces_around(drawn).find(told);
+  const std::size_t at = without_spaces_around(drawn).find(said);
   const bool alone = !message.contains("tool_calls") && !message.contains("reasoning_content") &&
                      !message.contains("reasoning") && !message.contains("thinking");
   return at == 0 || (at != std::string_view::npos && !alone);
@@ -90,9 +90,9 @@ struct DrawnTurn {
   return out;
 }
 
-// How a conversation becomes text and ids: `told` are the first `messages` of it, up to the opening of an answer where `opened`.
+// How a conversation becomes text and ids: `rendered` are the first `messages` of it, up to the opening of an answer where `opened`.
 struct Telling {
-  std::function<std::string(std::size_t messages, bool opened)> told;
+  std::function<std::string(std::size_t messages, bool opened)> rendered;
   std::function<std::vector<data::TokenId>(const std::string& text)> encode;
   std::vector<std::pair<data::TokenId, std::string>> ends;  // tokens that end an answer, as the template spells them
 };
@@ -102,7 +102,7 @@ struct Telling {
                                                                     const Telling& telling, const std::string& text) {
   std::vector<data::TokenId> ids;   // up to and with the last answer that is known by its tokens
   const DrawnTurn* last = nullptr;  // that answer
-  std::string before;               // what is told before it
+  std::string before;               // what is rendered before it
   const auto end_of_last = [&](const std::string& whole) -> std::optional<std::size_t> {
     if (!whole.starts_with(before)) return std::nullopt;
     std::size_t end = std::string::npos;
@@ -114,7 +114,7 @@ struct Telling {
       past = id == last->drawn.back() ? spelled.size() : 0;
     }
     if (end != std::string::npos) return end + past;
-    const std::string with = telling.told(last->message + 1, false);  // a template that ends no answer
+    const std::string with = telling.rendered(last->message + 1, false);  // a template that ends no answer
     return whole.starts_with(with) ? std::optional(with.size()) : std::nullopt;
   };
   const auto encoded = [&](const std::string& whole) {
@@ -127,8 +127,8 @@ struct Telling {
     return out;
   };
   for (const DrawnTurn& turn : turns) {
-    if (encoded(telling.told(turn.message, true)) != turn.shown) continue;
-    before = telling.told(turn.message, false);
+    if (encoded(telling.rendered(turn.message, true)) != turn.shown) continue;
+    before = telling.rendered(turn.message, false);
     last = &turn;
     ids = turn.shown;
     ids.insert(ids.end(), turn.drawn.begin(), turn.drawn.end());

@@ -368,7 +368,7 @@ RLALGO_INLINE void Engine::step() {
   if (!failure.empty()) begin_anew(failure);
 }
 
-// The scheduler knows no more what belongs to whom: everybody is told, and it begins anew.
+// The scheduler knows no more what belongs to whom: every request ends with the error, and it begins anew.
 RLALGO_INLINE void Engine::begin_anew(const std::string& failure) {
   decoder_.scheduler().clear();
   decoder_.scheduler().reset_prefix_cache();
@@ -457,7 +457,7 @@ RLALGO_INLINE void Engine::fail(Entry& entry, const core::Error& error) {
     try {
       entry.work.on_failed(error);
     } catch (const std::exception&) {
-      // Nobody is left who could be told.
+      // Nobody is left who could be answered.
     }
   }
   remove(entry);

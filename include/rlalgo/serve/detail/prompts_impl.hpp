@@ -71,7 +71,7 @@ inline std::vector<data::TokenId> drawn_conversation(std::vector<DrawnTurn> turn
   if (turns.empty()) return {};
   options.continue_final_message = false;
   Telling telling;
-  telling.told = [&](std::size_t count, bool opened) {
+  telling.rendered = [&](std::size_t count, bool opened) {
     options.add_generation_prompt = opened;
     return chosen.render(Json(messages.begin(), messages.begin() + static_cast<std::ptrdiff_t>(count)), options);
   };
@@ -186,11 +186,11 @@ RLALGO_INLINE Prompt render_chat(Fields& fields, const Json& messages, const Ser
   const text::ChatTemplate chosen =
       source ? text::ChatTemplate::from_source(*source, model.tokenizer.special_tokens(), "chat_template")
              : *model.chat_template;
-  Json told = messages;
-  std::vector<detail::DrawnTurn> turns = detail::take_drawn_turns(told, "messages", model);
+  Json shown = messages;
+  std::vector<detail::DrawnTurn> turns = detail::take_drawn_turns(shown, "messages", model);
   Prompt out;
-  out.text = chosen.render(told, options);
-  if (!special_tokens) out.ids = detail::drawn_conversation(std::move(turns), told, chosen, options, model, out.text);
+  out.text = chosen.render(shown, options);
+  if (!special_tokens) out.ids = detail::drawn_conversation(std::move(turns), shown, chosen, options, model, out.text);
   if (out.ids.empty()) out.ids = detail::encoded(out.text, model, special_tokens);
   return out;
 }

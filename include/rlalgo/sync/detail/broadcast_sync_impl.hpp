@@ -61,7 +61,7 @@ inline HostPort host_of(const std::string& url) {
   return out;
 }
 
-// Whether a server of vLLM's is told how an update is packed when it is met, rather than with each.
+// Whether a server of vLLM's learns how an update is packed when it is met, rather than with each.
 inline bool packed_at_meeting(const std::string& described) {
   int major = 0, minor = 0;
   return std::sscanf(described.c_str(), "vLLM %d.%d", &major, &minor) != 2 || major > 0 || minor >= 28;
@@ -136,7 +136,7 @@ struct BroadcastSync::State {
   }
 
   // POST `path` while act() runs, which shares the wait with the server; `refused()` ends act() where the server
-  // refuses. Whichever failed first is what is told; an act that fails gives the server's own answer a moment.
+  // refuses. Whichever failed first is what is reported; an act that fails gives the server's own answer a moment.
   template <class Act>
   void while_asking(const std::string& path, const Json& body, const std::function<void()>& refused, const Act& act) {
     std::stop_source cancel;
@@ -202,7 +202,7 @@ struct BroadcastSync::State {
     set_group(join(store, root, size));
   }
 
-  // The server is told the port. That of a Gloo group that was given up is free when its operation's time is over:
+  // The server gets the port. That of a Gloo group that was given up is free when its operation's time is over:
   // another one does as well.
   [[nodiscard]] distributed::Store listening(const std::string& address) const {
     try {

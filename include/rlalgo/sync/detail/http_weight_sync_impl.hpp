@@ -136,7 +136,7 @@ RLALGO_INLINE std::optional<std::int64_t> HttpWeightSync::push_file(State& state
       bytes += static_cast<std::int64_t>(one.bytes());
     }
     const detail::RemovedAtEnd removed{state.file};
-    std::error_code ignored;  // what cannot be written to is told by the writing
+    std::error_code ignored;  // what cannot be written to is an error of the writing
     std::filesystem::create_directories(state.file.parent_path(), ignored);
     model::write_pending_safetensors(state.file, std::move(tensors));
     const http::Result result = state.server.client.ask(

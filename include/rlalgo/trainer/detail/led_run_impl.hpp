@@ -94,25 +94,25 @@ RLALGO_INLINE void end(distributed::World& world, const run::Outcome& outcome) {
 
 RLALGO_INLINE run::Outcome follow(distributed::World& world, const run::Callbacks& callbacks, bool signals) {
   std::optional<run::Interrupt> interrupt;
-  if (signals) interrupt.emplace();  // a request to stop is told to rank 0, which decides
+  if (signals) interrupt.emplace();  // a request to stop goes to rank 0, which decides
   const auto next = [&]() -> std::optional<run::Outcome> {
-    const run::Json told = run::Json::parse(world.broadcast("next", {}));
-    const auto what = told.at("do").get<std::string>();
+    const run::Json order = run::Json::parse(world.broadcast("next", {}));
+    const auto what = order.at("do").get<std::string>();
     if (what == "step")
-      (void)callbacks.train_step(told.at("step").get<std::int64_t>());
+      (void)callbacks.train_step(order.at("step").get<std::int64_t>());
     else if (what == "evaluate")
       (void)callbacks.evaluate();
     else if (what == "save model")
-      callbacks.save_model(told.at("directory").get<std::string>());
+      callbacks.save_model(order.at("directory").get<std::string>());
     else if (what == "save output")
-      callbacks.save_output(told.at("directory").get<std::string>());
+      callbacks.save_output(order.at("directory").get<std::string>());
     else if (what == "save state")
-      (void)callbacks.save_state(told.at("directory").get<std::string>());
+      (void)callbacks.save_state(order.at("directory").get<std::string>());
     else if (what == "restore")
-      callbacks.restore_state(told.at("directory").get<std::string>(), told.at("state"));
+      callbacks.restore_state(order.at("directory").get<std::string>(), order.at("state"));
     else
-      return run::Outcome{told.at("step").get<std::int64_t>(), told.at("interrupted").get<bool>(),
-                          told.at("status").get<int>(), told.at("stopped").get<std::string>()};
+      return run::Outcome{order.at("step").get<std::int64_t>(), order.at("interrupted").get<bool>(),
+                          order.at("status").get<int>(), order.at("stopped").get<std::string>()};
     return std::nullopt;
   };
   for (;;) {
