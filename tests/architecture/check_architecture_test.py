@@ -97,6 +97,7 @@ BROKEN = [
     ("named_files", "a header that does not exist, in a comment", {"include/rlalgo/core/error.hpp": "// As core/wrong.hpp says.\n"}),
     ("named_files", "a script that does not exist, in a document", {"docs/errors.md": "# Errors\n## data\n- **data.1** A row is bad: `scripts/none.py`.\n"}),
     ("words", "a private word", {"include/rlalgo/core/error.hpp": "// Weights in " + "slices.\n"}),
+    ("words", "a private word of an explanation", {"include/rlalgo/core/error.hpp": "// Who is " + "told so.\n"}),
 ]
 
 
