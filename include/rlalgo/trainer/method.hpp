@@ -139,28 +139,30 @@ constexpr bool is_method() {
 
 // Settings and what is made of them are there together.
 template <class M>
-concept Paired = HasSettings<M>
-== HasParts<M>;
+constexpr bool is_paired() {
+  return HasSettings<M> == HasParts<M>;
+}
 
-// The loss can be made of its settings, by the method or by itself. Of an empty Config nothing has to be taken.
-template <class M>
-constexpr bool makes_loss() {
-  if constexpr (HasSettings<M> || HasParts<M>) {
+template <class L>
+concept TakesConfig = requires(const typename L::Config& config) {
+  L{config};
+};
+
+// Whether a loss can be made of its settings. Of an empty Config nothing has to be taken.
+template <class L>
+constexpr bool takes_settings() {
+  if constexpr (TakesConfig<L>)
     return true;
-  } else {
-    using L = typename M::Loss;
-    if constexpr (HasSettings<L>) return requires(const typename L::Config& config) {
-        L{config};
-      }
-    || (std::is_empty_v<typename L::Config> && std::is_default_constructible_v<L>);
-    else return std::is_default_constructible_v<L>;
-  }
+  else if constexpr (HasSettings<L>)
+    return std::is_empty_v<typename L::Config> && std::is_default_constructible_v<L>;
+  else
+    return std::is_default_constructible_v<L>;
 }
 
 template <class M>
 constexpr bool is_whole() {
   if constexpr (is_method<M>())
-    return Paired<M> && makes_loss<M>();
+    return is_paired<M>() && (HasParts<M> || takes_settings<typename M::Loss>());
   else
     return false;
 }
@@ -183,15 +185,15 @@ struct MethodRules {
                 "the method's Loss is not a loss::Loss: it needs `static constexpr loss::Needs needs{…};` and `static "
                 "constexpr loss::RowKind rows = …;`, both constexpr, and `loss::Result operator()(const loss::Scored&, "
                 "const loss::Counts&) const`");
-  static_assert(!is_method<M>() || Paired<M> || HasParts<M>,
+  static_assert(!is_method<M>() || is_paired<M>() || HasParts<M>,
                 "a method with a Config of its own says what that means, in `parts`: `static "
                 "trainer::MethodParts<Loss, Estimator, Aggregation> parts(const Config&)`; is it missing or misspelt?");
   static_assert(
-      !is_method<M>() || Paired<M> || HasSettings<M>,
+      !is_method<M>() || is_paired<M>() || HasSettings<M>,
       "a method with `parts` names what they are made of, its `Config`: is that missing or misspelt? Settings that are "
       "those of the loss are `using Config = Loss::Config;`");
   static_assert(
-      !is_method<M>() || !Paired<M> || is_whole<M>(),
+      !is_method<M>() || !is_paired<M>() || is_whole<M>(),
       "the method's Loss cannot be made of its settings: it needs a constructor `explicit Loss(Config)` for its "
       "`Config`, or a default constructor where it has none (is one of them misspelt?); or the method has "
       "a `Config` and `parts`");
@@ -227,7 +229,7 @@ MethodParts<typename M::Loss, EstimatorOf<M>, AggregationOf<M>> parts_of(const S
         "Aggregation> parts(const Config&)`, or `parts(const Config&, const sampler::RolloutsConfig&)`, and Config "
         "is the method's");
     using L = typename M::Loss;
-    if constexpr (requires { L{config}; })
+    if constexpr (TakesConfig<L>)
       return {L{config}};
     else
       return {L{}};

@@ -105,11 +105,15 @@ template <class O, class L, class E, class G, class Y>
 
 namespace detail {
 
+template <class C>
+concept SamplesStrides = requires(C config) {
+  config.run.sampling.stride;
+};
+
 template <class M, class C>
 constexpr bool continues_documents() {
-  if constexpr (trains_with<M, C>()) return feature::GroupEstimator<EstimatorOf<M>> && requires(C config) {
-      config.run.sampling.stride;
-    };
+  if constexpr (trains_with<M, C>())
+    return feature::GroupEstimator<EstimatorOf<M>> && SamplesStrides<C>;
   else
     return false;
 }
