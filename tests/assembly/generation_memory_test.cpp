@@ -35,9 +35,9 @@ TEST_CASE("a plan says how a device is divided") {
         "GB, passes 1.0 GB, "
         "keys and values 6.0 GB: 48,000 tokens, 45 of the longest completions at a time; given back while training");
   memory = {.needed = 2e9};
-  auto beside = config;
-  beside.beside_training = true;
-  CHECK(assembly::detail::line_of(beside, share, memory, 3'000'000'000) ==
+  auto asynchronous = config;
+  asynchronous.asynchronous = true;
+  CHECK(assembly::detail::line_of(asynchronous, share, memory, 3'000'000'000) ==
         "keys and values as completions need them, at most 2.0 GB; the adapter stays apart: copies of 3.0 GB would not "
         "leave room");
 }

@@ -107,8 +107,8 @@ TEST_CASE("shards divide what is sharded, and what is whole for a while is count
   CHECK(generating.at("weights") == Approx(size.all / 4 + size.all));
   CHECK(generating.at("keys and values") == Approx(1e12));
   CHECK(generating.at("gradients") == 0.0);
-  // Beside training both are there, and two copies of what is trained.
-  draws.beside_training = true;
+  // An asynchronous run has both, and two copies of what is trained.
+  draws.asynchronous = true;
   const auto both = estimated(*decoder, draws, 4, 8);
   CHECK(both.at("keys and values") == Approx(1e12));
   CHECK(both.at("gradients") > 0.0);
@@ -149,9 +149,9 @@ TEST_CASE("inputs of layers that lie elsewhere are told beside, and a base in bi
   assembly::Overview o;
   o.micro_batch_tokens = 60;
   assembly::estimate_memory(o, {.checkpointing = true, .checkpoints_away = "in a file"}, *decoder, false);
-  CHECK(o.beside == "inputs of layers " +
-                        assembly::bytes_text(4.0 * 60.0 * static_cast<double>(c.layers * c.hidden_size)) +
-                        " in a file");
+  CHECK(o.elsewhere == "inputs of layers " +
+                           assembly::bytes_text(4.0 * 60.0 * static_cast<double>(c.layers * c.hidden_size)) +
+                           " in a file");
 
   auto bits = model::load_decoder(golden / "qwen2", {.quantisation = model::Quantisation{}});
   model::attach_lora(*bits, {.r = 4, .alpha = 8, .target_modules = {"q_proj"}}, 7);

@@ -46,7 +46,7 @@ TEST_CASE("what a run is going to do, in six lines") {
   CHECK(lines[1] == "step    4 pairs, micro-batches of 8, dealt to 2 ranks");
   CHECK(lines[3] == "model   134.5 million parameters, all trained, in float32 (bf16 is not set)");
   CHECK(lines[4] == "device  cpu, 2 threads; at most about 577 MB a rank of 15.6 GB: weights 538 MB, optimizer 39 MB");
-  o.ranks_here = 2, o.beside = "inputs of layers 1.2 GB in a file", o.generation = "0.3 of 80.0 GB";
+  o.ranks_here = 2, o.elsewhere = "inputs of layers 1.2 GB in a file", o.generation = "0.3 of 80.0 GB";
   const auto more = overview_lines(o);
   REQUIRE(more.size() == 7);
   CHECK(more[4] ==

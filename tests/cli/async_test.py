@@ -319,7 +319,7 @@ def a_server_that_is_started_anew(c):
 
 
 @case
-def a_server_that_dies_beside_training(c):
+def a_server_that_dies_while_it_trains(c):
     """At any time, twice, and is down for a while: the run waits for it, and goes on with weights that are sent again."""
     draw = random.Random(3)
     lora = {"adapter": "lora", "lora_r": 4, "lora_alpha": 8, "lora_target_linear": True}

@@ -71,7 +71,7 @@ def adapter_with_dropout(c):
 
 
 @case
-def beside_training(c):
+def asynchronous(c):
     base = {**json.loads(json.dumps(BASE)), **ONLINE, "rl": "grpo", "max_steps": 4, "trl": {**BASE["trl"], **BESIDE}}
     c.run("train", write(c, base, "many.yaml", gradient_accumulation_steps=2, context_parallel_size=2), "--nproc-per-node", 2).expect(0, "done: step")
     assert [record["step"] for record in c.metrics()] == [1, 2, 3, 4]

@@ -1,4 +1,4 @@
-"""Several environments in one run, chosen by a column: TRL's own numbers, mixed kinds, resume, generation beside training, what is refused."""
+"""Several environments in one run, chosen by a column: TRL's own numbers, mixed kinds, resume, asynchronous generation, what is refused."""
 import http.server
 import json
 import pathlib
@@ -261,7 +261,7 @@ def a_server_among_them(c):
 
 
 @case
-def beside_training_and_evaluated(c):
+def asynchronous_and_evaluated(c):
     run = mixed(c, trl={**BESIDE, "replay_buffer_size": 16}, logging_steps=1)
     run["test_datasets"] = [{"path": rows(c, MIXED[:3], "held.jsonl")}]
     c.train({**run, "eval_steps": 2}).expect(0)

@@ -199,7 +199,7 @@ BESIDE = {"async_prefetch": True, "use_data_producer": True, "prefetch_depth": 2
 
 
 @case
-def beside_training(c):
+def asynchronous(c):
     """Depth 0 is the synchronous run; a recorded schedule is that of one rank; every prompt in its order."""
     base = {**json.loads(json.dumps(BASE)), **ONLINE, "max_steps": 5}
     same_run(c, base, rl="grpo", trl={**BESIDE, "prefetch_depth": 0})
@@ -265,7 +265,7 @@ def streamed(c):
 
 
 @case
-def beside_training_with_a_server(c):
+def asynchronous_with_a_server(c):
     server = Server(c)
     try:
         base = {**BASE, **ONLINE, "max_steps": 6, "save_steps": 3, "output_dir": "out"}
@@ -284,7 +284,7 @@ def beside_training_with_a_server(c):
 
 
 @case
-def beside_training_interrupted_and_resumed(c):
+def asynchronous_interrupted_and_resumed(c):
     (c.folder / "rare.py").write_text("def rare(prompts, completions, completion_ids, **kwargs):\n"
                                       "    return [1.0 if sum(ids) % 5 == 0 else 0.0 for ids in completion_ids]\n")
     trl = {**BASE["trl"], **BESIDE, "replay_buffer_size": 16, "reroll_start_fraction": 0.0001, "reward_funcs": ["rare.rare"]}
@@ -307,7 +307,7 @@ def beside_training_interrupted_and_resumed(c):
 
 
 @case
-def beside_training_with_a_reward_that_fails(c):
+def asynchronous_with_a_reward_that_fails(c):
     (c.folder / "late.py").write_text("import os\ncalls = 0\n\ndef fails(prompts, completions, **kwargs):\n    global calls\n    calls += 1\n"
                                       "    if calls == 4 and os.environ['RANK'] == '1':\n        raise ValueError('burnt')\n"
                                       "    return [0.0] * len(completions)\n")

@@ -211,7 +211,7 @@ def a_server_that_is_started_anew(c):
 
 
 @case
-def beside_training(c):
+def asynchronous(c):
     """Each rank generates from a copy that is gathered layer by layer; frozen weights once."""
     schedules(c, **FSDP)
     schedules(c, **FSDP, adapter="lora", lora_r=4, lora_alpha=8, lora_target_linear=True)
@@ -235,7 +235,7 @@ def feature_matching(c):
 
 
 @case
-def feature_matching_beside_training(c):
+def asynchronous_feature_matching(c):
     """The feature network is asked on the thread that generates: each rank has all of it."""
     items = [{"input": f"{i % 7} + {i % 5} =", "output": f"{i % 7 + i % 5}" + " apples" * (i % 3)} for i in range(16)]
     (c.folder / "answers.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))

@@ -4,15 +4,15 @@
 
 using namespace rlalgo::config;
 
-TEST_CASE("generation is beside training where it is ahead or in pieces") {
+TEST_CASE("a run is asynchronous where generation is ahead or in pieces") {
   AsynchronousConfig a;
-  CHECK_FALSE(a.generates_beside());
+  CHECK_FALSE(a.is_asynchronous());
   a.async_prefetch = true;
-  CHECK(a.generates_beside());
+  CHECK(a.is_asynchronous());
   a.prefetch_depth = 0;
-  CHECK_FALSE(a.generates_beside());
+  CHECK_FALSE(a.is_asynchronous());
   a.streaming_partial_batch = true;
-  CHECK(a.generates_beside());
+  CHECK(a.is_asynchronous());
   a.streaming_min_groups = 0;
   CHECK(a.groups_in_a_piece() == 1);
 }

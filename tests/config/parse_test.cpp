@@ -409,7 +409,7 @@ TEST_CASE("feature matching: contradictions") {
 
 TEST_CASE("feature matching: what axolotl refuses of strided runs, and what it warns of") {
   const std::string strided = matching + "  mode: strided\n", structured = matching + "  mode: structured\n";
-  // What axolotl refuses beside checkpoints has no effect here.
+  // What axolotl refuses together with checkpoints has no effect here.
   for (const char* lines : {"torch_compile: true\ngradient_checkpointing: true\n",
                             "flex_attention: true\nactivation_offloading: true\ngradient_checkpointing: true\n"}) {
     const RunConfig run = parse(strided + lines);
@@ -1052,19 +1052,21 @@ TEST_CASE("~ is the home directory in every key that is a path") {
 }
 
 TEST_CASE("asynchronous generation: what is read, what follows from it, what is told") {
-  const std::string beside = minimal + "  async_prefetch: true\n";
-  const RunConfig config = parse(beside + "  prefetch_depth: 3\n  vllm_sync_interval: 2\n  max_staleness: 4\n");
+  const std::string asynchronous = minimal + "  async_prefetch: true\n";
+  const RunConfig config = parse(asynchronous + "  prefetch_depth: 3\n  vllm_sync_interval: 2\n  max_staleness: 4\n");
   CHECK(config.warnings.empty());
-  CHECK(config.trl.generates_beside());
+  CHECK(config.trl.is_asynchronous());
   CHECK(config.trl.prefetch_depth == 3);
   CHECK(config.trl.vllm_sync_interval == 2);
   CHECK(config.trl.max_staleness == 4);
   CHECK(config.trl.vllm_importance_sampling_mode == "token_truncate");
   CHECK(config.trl.vllm_importance_sampling_clip_min == 1.0 / 3.0);
-  CHECK(parse(beside + "  vllm_sync_interval: 0\n").trl.vllm_sync_interval == 1);
-  CHECK_FALSE(parse(beside + "  vllm_importance_sampling_mode: sequence_mask\n").trl.vllm_importance_sampling_clip_min);
-  CHECK(parse(beside + "  vllm_importance_sampling_clip_min: 0.1\n").trl.vllm_importance_sampling_clip_min == 0.1);
-  CHECK_FALSE(parse(beside + "  prefetch_depth: 0\n").trl.generates_beside());
+  CHECK(parse(asynchronous + "  vllm_sync_interval: 0\n").trl.vllm_sync_interval == 1);
+  CHECK_FALSE(
+      parse(asynchronous + "  vllm_importance_sampling_mode: sequence_mask\n").trl.vllm_importance_sampling_clip_min);
+  CHECK(parse(asynchronous + "  vllm_importance_sampling_clip_min: 0.1\n").trl.vllm_importance_sampling_clip_min ==
+        0.1);
+  CHECK_FALSE(parse(asynchronous + "  prefetch_depth: 0\n").trl.is_asynchronous());
   CHECK(parse(minimal + "  use_data_producer: true\n").warnings.empty());
   const RunConfig again = parse(minimal +
                                 "  use_data_producer: true\n  replay_buffer_size: 16\n  replay_max_age: 8\n"
@@ -1088,7 +1090,7 @@ TEST_CASE("asynchronous generation: what is read, what follows from it, what is 
   CHECK(warning_of(minimal + "  prefetch_depth: 2\n").find("async_prefetch") != std::string::npos);
   for (const char* key : {"trl.async_prefetch", "trl.prefetch_depth", "trl.use_data_producer"}) {
     CHECK_FALSE(parse(minimal).settings.contains(key));  // a run without it has the settings that it had
-    CHECK((parse(beside).settings.contains(key)) == (std::string(key) != "trl.use_data_producer"));
+    CHECK((parse(asynchronous).settings.contains(key)) == (std::string(key) != "trl.use_data_producer"));
   }
 }
 
@@ -1134,12 +1136,12 @@ TEST_CASE("generation that depends on nothing else: a key of a GPU, said where i
 }
 
 TEST_CASE("streaming: what is read, and which methods need their whole batch") {
-  const std::string beside = minimal + "  async_prefetch: true\n",
-                    streams = beside + "  streaming_partial_batch: true\n";
+  const std::string asynchronous = minimal + "  async_prefetch: true\n",
+                    streams = asynchronous + "  streaming_partial_batch: true\n";
   const RunConfig config = parse(streams + "  streaming_min_groups: 3\n  prefetch_depth: 0\n");
   CHECK(config.trl.streaming_partial_batch);
   CHECK(config.trl.streaming_min_groups == 3);
-  CHECK(config.trl.generates_beside());
+  CHECK(config.trl.is_asynchronous());
   CHECK(config.warnings.empty());
   for (const char* least : {"0", "-3"}) {  // is 1, as in axolotl
     const RunConfig one = parse(streams + "  streaming_min_groups: " + least + "\n");
@@ -1147,8 +1149,8 @@ TEST_CASE("streaming: what is read, and which methods need their whole batch") {
     CHECK(one.warnings.empty());
   }
   CHECK(config.trl.groups_in_a_piece() == 3);
-  CHECK(parse(beside).trl.groups_in_a_piece() == 0);
-  CHECK_FALSE(parse(beside).settings.contains("trl.streaming_partial_batch"));
+  CHECK(parse(asynchronous).trl.groups_in_a_piece() == 0);
+  CHECK_FALSE(parse(asynchronous).settings.contains("trl.streaming_partial_batch"));
   const auto refused = [](const std::string& text, const std::string& name) {
     return lacks(error_of(text), {"config.8", "trl.streaming_partial_batch does not go with", name});
   };
@@ -1169,35 +1171,37 @@ TEST_CASE("streaming: what is read, and which methods need their whole batch") {
 }
 
 TEST_CASE("the schedule of asynchronous generation") {
-  const std::string beside = minimal + "  async_prefetch: true\n";
-  CHECK(parse(beside).trl.async_schedule == "live");
-  const RunConfig config = parse(beside + "  async_schedule: recorded\n  async_schedule_file: a/b.jsonl\n");
+  const std::string asynchronous = minimal + "  async_prefetch: true\n";
+  CHECK(parse(asynchronous).trl.async_schedule == "live");
+  const RunConfig config = parse(asynchronous + "  async_schedule: recorded\n  async_schedule_file: a/b.jsonl\n");
   CHECK(config.trl.async_schedule == "recorded");
   CHECK(config.trl.async_schedule_file == "a/b.jsonl");
-  CHECK(lacks(error_of(beside + "  async_schedule: later\n"), {"async_schedule", "recorded"}) == "");
+  CHECK(lacks(error_of(asynchronous + "  async_schedule: later\n"), {"async_schedule", "recorded"}) == "");
   CHECK(warning_of(minimal + "  async_schedule: record\n").find("async_prefetch") != std::string::npos);
 }
 
 TEST_CASE("asynchronous generation: what cannot be") {
-  const std::string beside = minimal + "  async_prefetch: true\n";
-  CHECK(lacks(error_of(beside + "  prefetch_depth: -1\n"), {"config.6", "trl.prefetch_depth", "from 0 to 1024"}) == "");
-  CHECK(lacks(error_of(beside + "  vllm_sync_interval: -2\n"), {"config.6", "trl.vllm_sync_interval"}) == "");
-  CHECK(lacks(error_of(beside + "  max_staleness: -1\n"), {"config.6", "trl.max_staleness"}) == "");
-  CHECK(lacks(error_of(beside + "  prefetch_depth: 2\n  vllm_sync_interval: 3\n  max_staleness: 3\n"),
+  const std::string asynchronous = minimal + "  async_prefetch: true\n";
+  CHECK(lacks(error_of(asynchronous + "  prefetch_depth: -1\n"),
+              {"config.6", "trl.prefetch_depth", "from 0 to 1024"}) == "");
+  CHECK(lacks(error_of(asynchronous + "  vllm_sync_interval: -2\n"), {"config.6", "trl.vllm_sync_interval"}) == "");
+  CHECK(lacks(error_of(asynchronous + "  max_staleness: -1\n"), {"config.6", "trl.max_staleness"}) == "");
+  CHECK(lacks(error_of(asynchronous + "  prefetch_depth: 2\n  vllm_sync_interval: 3\n  max_staleness: 3\n"),
               {"config.8", "trl.max_staleness is smaller", "found 3", "4 or more"}) == "");
-  CHECK(error_of(beside + "  prefetch_depth: 2\n  vllm_sync_interval: 3\n  max_staleness: 4\n") == "nothing");
+  CHECK(error_of(asynchronous + "  prefetch_depth: 2\n  vllm_sync_interval: 3\n  max_staleness: 4\n") == "nothing");
   // Two optimizer steps to a generation, so its rows are at least two updates behind.
-  CHECK(lacks(error_of(beside + "  max_staleness: 1\n  num_iterations: 2\n"), {"config.8", "2 or more"}) == "");
-  CHECK(lacks(warning_of(beside + "  vllm_sync_interval: 5\n", {"--max_steps=5"}),
+  CHECK(lacks(error_of(asynchronous + "  max_staleness: 1\n  num_iterations: 2\n"), {"config.8", "2 or more"}) == "");
+  CHECK(lacks(warning_of(asynchronous + "  vllm_sync_interval: 5\n", {"--max_steps=5"}),
               {"trl.vllm_sync_interval (c.yaml:10) is never reached", "5 steps"}) == "");
-  CHECK(parse(beside + "  vllm_sync_interval: 4\n", {"--max_steps=5"}).warnings.empty());
-  CHECK(lacks(error_of(beside + "  replay_buffer_size: -4\n"), {"config.6", "replay_buffer_size"}) == "");
-  CHECK(lacks(error_of(beside + "  replay_buffer_size: 4\n  replay_max_age: -1\n"), {"config.6", "max_age"}) == "");
-  CHECK(lacks(error_of(beside + "  reroll_start_fraction: 1.5\n"), {"config.6", "reroll_start_fraction"}) == "");
-  CHECK(lacks(error_of(beside + "  reroll_start_fraction: 0.5\n  reroll_max_groups: 0\n"),
+  CHECK(parse(asynchronous + "  vllm_sync_interval: 4\n", {"--max_steps=5"}).warnings.empty());
+  CHECK(lacks(error_of(asynchronous + "  replay_buffer_size: -4\n"), {"config.6", "replay_buffer_size"}) == "");
+  CHECK(lacks(error_of(asynchronous + "  replay_buffer_size: 4\n  replay_max_age: -1\n"), {"config.6", "max_age"}) ==
+        "");
+  CHECK(lacks(error_of(asynchronous + "  reroll_start_fraction: 1.5\n"), {"config.6", "reroll_start_fraction"}) == "");
+  CHECK(lacks(error_of(asynchronous + "  reroll_start_fraction: 0.5\n  reroll_max_groups: 0\n"),
               {"config.6", "reroll_max_groups"}) == "");
-  CHECK(parse(beside + "  reroll_start_fraction: 1.0\n").warnings.empty());
-  CHECK(lacks(error_of(beside + "  vllm_importance_sampling_clip_max: null\n"), {"config.8", "truncates"}) == "");
+  CHECK(parse(asynchronous + "  reroll_start_fraction: 1.0\n").warnings.empty());
+  CHECK(lacks(error_of(asynchronous + "  vllm_importance_sampling_clip_max: null\n"), {"config.8", "truncates"}) == "");
   std::string preference = minimal;
   preference.replace(preference.find("rl: grpo"), 8, "rl: dpo ");
   CHECK(lacks(error_of(preference + "  async_prefetch: true\n"), {"config.10", "async_prefetch"}) == "");

@@ -71,7 +71,7 @@ TEST_CASE("snapshots generate what the weights themselves do") {
   }
 }
 
-TEST_CASE("completions generated beside an optimizer are those of the version that they name") {
+TEST_CASE("completions generated while an optimizer works are those of the version that they name") {
   Run run;
   const auto snapshots = std::make_shared<WeightSnapshots>(run.decoder.config(), run.decoder.weights());
   run.train(0);

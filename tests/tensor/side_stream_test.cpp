@@ -12,7 +12,7 @@ TEST_CASE("a device without streams computes in order") {
     const tensor::SideStream::Scope scope(side);
     ++done;
   }
-  CHECK_FALSE(side.beside([&] { ++done; }).has_value());
+  CHECK_FALSE(side.launch([&] { ++done; }).has_value());
   CHECK(done == 2);
   CHECK_FALSE(side.stream().has_value());
 }

@@ -1,7 +1,7 @@
 // How a run that draws its completions divides the memory of its device between generation and training: what generation may keep of keys
 // and values, whether it reads copies of the weights with the adapter multiplied in, and the line of the plan about it.
 //
-// Both are given back while the trainer trains and taken again, unless completions are made beside the training. On the CPU nothing is limited
+// Both are given back while the trainer trains and taken again, unless the run is asynchronous. On the CPU nothing is limited
 // and nothing merged.
 //
 // An adapter is merged where the copies leave room for as many of the longest completions as are drawn at a time: in the share where there is
@@ -34,7 +34,8 @@ struct GenerationMemoryConfig {
   std::string where = {};
   std::int64_t longest = 1;      // tokens at most of a prompt and its completion
   std::int64_t completions = 1;  // drawn at a time
-  bool beside_training = false;  // with copies of what is trained (asynchronous, or by a server in this process)
+  bool asynchronous =
+      false;  // completions are made while the trainer trains, from copies of what is trained (or by a server in this process)
 };
 
 struct GenerationMemory {
@@ -109,7 +110,7 @@ namespace detail {
   if (!memory.merge_adapter && unmerged > 0)
     out +=
         "; the adapter stays apart: copies of " + bytes_text(static_cast<double>(unmerged)) + " would not leave room";
-  return out + (config.beside_training ? "" : "; given back while training");
+  return out + (config.asynchronous ? "" : "; given back while training");
 }
 
 }  // namespace detail
@@ -126,7 +127,7 @@ namespace detail {
   const double one = share.page_memory(config.longest), all = static_cast<double>(config.completions) * one;
   GenerationMemory out{.max_slots = config.completions, .passes = share.passes, .needed = all};
   // Two copies of what is trained, or as many as requests are under way with.
-  if (config.beside_training) share.weights += 2.0 * detail::trained_bytes(decoder);
+  if (config.asynchronous) share.weights += 2.0 * detail::trained_bytes(decoder);
   const std::size_t copies = inference::merged_adapter_bytes(decoder.weights());
   share.copies = static_cast<double>(copies);
   const bool limited = config.fraction > 0.0 && share.total > 0.0;

@@ -3,9 +3,9 @@
 //   training     weights + gradients + optimizer + reference + what the backward pass keeps of a micro-batch
 //   generation   weights + copies of them + optimizer + reference + keys and values
 //
-// The larger of the two, or both where completions are made beside the training. The backward pass keeps 2H + 2·(N + K)·D + 2I numbers for each
+// The larger of the two, or both of an asynchronous run. The backward pass keeps 2H + 2·(N + K)·D + 2I numbers for each
 // token and layer (hidden size, heads, heads of keys, size of a head, width of the MLP); with gradient checkpointing H, and the whole of one
-// layer; where its inputs of layers lie elsewhere, that layer alone, and what lies there has a line of its own.
+// layer; where its inputs of layers lie elsewhere, that layer alone, and what lies there stands in Overview::elsewhere.
 //
 // Of weights that are sharded over S ranks (distributed/sharded_weights.hpp) a rank has 1/S, and what is whole for a while: all that lies
 // outside of the layers, and the layers that are computed, on their way, or whose gradients are. Experts that E ranks share are 1/E. An engine of
@@ -27,14 +27,14 @@
 
 namespace rlalgo::assembly {
 
-// What an estimate must know beside rows and model.
+// What an estimate must know in addition to rows and model.
 struct EstimateConfig {
   std::string dtype = "float32";      // of the computation, in words
   double optimizer_bytes = 8.0;       // for a number that is trained
   bool checkpointing = false;         // of gradients
   std::string checkpoints_away = {};  // where what it keeps lies, in words, if not with the rest; empty: it does
   bool draws_here = true;             // completions are drawn by this process's engine
-  bool beside_training = false;       // while it trains
+  bool asynchronous = false;          // it draws while it trains
   bool compares = false;              // with a reference, in another pass
   bool measurable = true;             // rows are of single answers, which passes of this process stand for
   std::int64_t stage = 0;             // of ZeRO: 1 optimizer states, 2 gradients, 3 weights are sharded; 0: nothing
@@ -178,7 +178,7 @@ struct HeldBytes {
 
 }  // namespace detail
 
-// Fills in Overview::memory and ::beside. `copied`: whether a reference of its own stands beside the policy.
+// Fills in Overview::memory and ::elsewhere. `copied`: whether a reference of its own stands beside the policy.
 inline void estimate_memory(Overview& o, const EstimateConfig& config, const model::Decoder& decoder, bool copied) {
   const detail::ModelBytes bytes(decoder);
   const detail::HeldBytes held = detail::held_bytes(bytes, config, o.ranks, copied);
@@ -210,19 +210,19 @@ inline void estimate_memory(Overview& o, const EstimateConfig& config, const mod
                        {"keys and values", drawing}};
   training.emplace_back("backward pass", backward);
   for (Parts* const one : {&training, &generating})
-    if (draws && (one == &generating || config.beside_training)) one->insert(one->end(), drawn.begin(), drawn.end());
-  if (config.beside_training && draws)
+    if (draws && (one == &generating || config.asynchronous)) one->insert(one->end(), drawn.begin(), drawn.end());
+  if (config.asynchronous && draws)
     training.insert(training.begin() + 4, {"copies of what is trained", 2.0 * bytes.all().gradients});
   const auto sum = [](const Parts& parts) {
     double out = 0.0;
     for (const auto& [what, size] : parts) out += size;
     return out;
   };
-  o.memory = draws && !config.beside_training && sum(generating) > sum(training) ? generating : training;
+  o.memory = draws && !config.asynchronous && sum(generating) > sum(training) ? generating : training;
   o.memory.emplace_back("program", program);
   if (away && config.checkpointing)
-    o.beside = "inputs of layers " + bytes_text(tokens * static_cast<double>(c.hidden_size * c.layers) * element) +
-               " " + config.checkpoints_away;
+    o.elsewhere = "inputs of layers " + bytes_text(tokens * static_cast<double>(c.hidden_size * c.layers) * element) +
+                  " " + config.checkpoints_away;
 }
 
 }  // namespace rlalgo::assembly

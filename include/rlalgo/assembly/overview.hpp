@@ -58,7 +58,7 @@ struct Overview {
   std::vector<std::pair<std::string, double>> memory = {};  // bytes, by what for
   double memory_limit = 0.0;                                // of the device; 0: not known
   std::int64_t ranks_here = 1;                              // that share it
-  std::string beside = {};                                  // what lies elsewhere, and where
+  std::string elsewhere = {};                               // what lies elsewhere, and where
   std::string generation = {};                              // how a device is divided between it and training
   std::string output_dir = {};
 
@@ -135,7 +135,7 @@ namespace detail {
   std::string parts;
   for (const auto& [what, bytes] : o.memory)
     if (bytes > 0) parts += (parts.empty() ? ": " : ", ") + what + " " + bytes_text(bytes);
-  return out + parts + (o.beside.empty() ? "" : "; " + o.beside);
+  return out + parts + (o.elsewhere.empty() ? "" : "; " + o.elsewhere);
 }
 
 }  // namespace detail

@@ -27,7 +27,7 @@ struct AsynchronousConfig {
   std::optional<bool> replay_recompute_logps;
   double reroll_start_fraction = 1.0;
   std::int64_t reroll_max_groups = 1;
-  [[nodiscard]] bool generates_beside() const {
+  [[nodiscard]] bool is_asynchronous() const {
     return async_prefetch && (prefetch_depth > 0 || streaming_partial_batch);
   }
   // How many groups of a generation are finished together; 0: it is not trained on while it is made.

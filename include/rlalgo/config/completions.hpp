@@ -121,15 +121,14 @@ inline void check_server(const RunConfig& c) {
 // Where the weights of asynchronous calls are recorded, or taken from; null: neither. Of several ranks it is rank 0's.
 [[nodiscard]] inline std::shared_ptr<sync::CallSchedule> call_schedule(const RunConfig& c) {
   const TrlConfig& t = c.trl;
-  if (t.async_schedule == "live" || !t.generates_beside() || (c.world != nullptr && c.world->rank() > 0))
-    return nullptr;
+  if (t.async_schedule == "live" || !t.is_asynchronous() || (c.world != nullptr && c.world->rank() > 0)) return nullptr;
   if (t.async_schedule == "record") return std::make_shared<sync::CallSchedule>(c.schedule_file());
   return std::make_shared<sync::CallSchedule>(
       sync::CallSchedule::repeated(c.schedule_file(), static_cast<double>(t.heartbeat_stale_after_s)));
 }
 
 [[nodiscard]] inline assembly::AnyTiming timing_of(const RunConfig& c) {
-  if (!c.trl.generates_beside()) return assembly::Synchronous{};
+  if (!c.trl.is_asynchronous()) return assembly::Synchronous{};
   return assembly::Asynchronous{.schedule = call_schedule(c)};
 }
 
@@ -166,7 +165,7 @@ inline void check_server(const RunConfig& c) {
                                                                      std::int64_t steps,
                                                                      std::function<void(const std::string&)> tell) {
   sampler::PrefetchConfig prefetch{.depth = 0};
-  if (c.trl.generates_beside()) prefetch = completions.ahead(prefetch_config(c, std::move(tell)));
+  if (c.trl.is_asynchronous()) prefetch = completions.ahead(prefetch_config(c, std::move(tell)));
   return asynchronous_config(c, std::move(prefetch), steps);
 }
 

@@ -55,7 +55,7 @@ inline bool is_within(std::filesystem::path inner, const std::filesystem::path& 
 
 // In output_dir there is room, or who writes the first call says that there is none.
 inline void check_schedule(const RunConfig& config) {
-  if (!config.trl.generates_beside()) return;
+  if (!config.trl.is_asynchronous()) return;
   if (config.trl.async_schedule == "record" && config.trl.async_schedule_file)
     sync::CallSchedule::require_room(config.schedule_file());
   if (config.trl.async_schedule == "recorded") (void)sync::CallSchedule::repeated(config.schedule_file(), 1.0);

@@ -13,7 +13,7 @@ namespace rlalgo::config {
 struct TrlConfig : RewardConfig, CompletionConfig, AsynchronousConfig, ServerConfig, LossConfig {
   // Whether the ratio of a row may have to be corrected for the generator that drew it.
   [[nodiscard]] bool may_correct() const {
-    return generates_elsewhere() || serves() || generates_beside() || quantizes() ||
+    return generates_elsewhere() || serves() || is_asynchronous() || quantizes() ||
            (replay_buffer_size > 0 && replay_recompute_logps.value_or(false));
   }
 };

@@ -47,7 +47,7 @@ class AnswerSet {
   // Prompt and completion of answer `i`.
   [[nodiscard]] std::span<const TokenId> ids(std::size_t i) const;
   [[nodiscard]] std::span<const TokenId> completion(std::size_t i) const { return ids(i).subspan(entries_[i].prompt); }
-  // With what was cut off its end: as it stands beside another prompt.
+  // With what was cut off its end: as it follows another prompt.
   [[nodiscard]] std::span<const TokenId> whole_completion(std::size_t i) const;
   [[nodiscard]] std::size_t rest(std::size_t i) const { return entries_[i].rest; }
   [[nodiscard]] std::int64_t tokens(std::size_t i) const { return static_cast<std::int64_t>(entries_[i].size); }

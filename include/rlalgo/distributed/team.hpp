@@ -87,7 +87,7 @@ class Team {
   // From the rank `by` places before (cyclic), to the one as many behind. The sizes may differ between ranks.
   [[nodiscard]] Pending shift(const Tensor& received, const Tensor& sent, int by = 1);
   // Element-wise sum over the ranks, in place, in buckets: float32 or float64, others are added in float32. An element's bits do
-  // not depend on what is summed beside it.
+  // not depend on what else is summed.
   [[nodiscard]] Pending begin_sum(const std::string& operation, std::vector<Tensor> tensors);
   // The same; waits.
   void sum(std::span<Tensor> tensors);
@@ -97,7 +97,7 @@ class Team {
   using Round = std::function<void(const std::vector<Tensor>& sent, const std::vector<Tensor>& received)>;
 
  private:
-  // An operation of several rounds, with arithmetic between them: `work` is done beside the computing rank.
+  // An operation of several rounds, with arithmetic between them: `work` runs on a thread of its own while the rank computes.
   RLALGO_INLINE virtual Pending begin(const std::string& operation, std::function<void(const Round&)> work);
   // The same without this rank's own entries.
   RLALGO_INLINE virtual Pending begin(const std::string& operation, std::vector<Tensor> sent,

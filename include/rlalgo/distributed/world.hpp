@@ -64,7 +64,7 @@ class World {
   [[nodiscard]] virtual std::shared_ptr<World> duplicate(const std::string& /*name*/) { return nullptr; }
   // Some of the ranks as a team (team.hpp), this one among them, for tensors of `device`: of a GPU each rank has its own. All
   // ranks of the World call it together, those of one team with the same list; the World outlives it. On the thread of this World
-  // only, and not beside it.
+  // only, and while none of its operations is under way.
   [[nodiscard]] virtual std::shared_ptr<Team> convene(const std::vector<int>& /*ranks*/,
                                                       at::Device /*device*/ = at::Device(at::kCPU)) {
     return std::make_shared<Team>();

@@ -15,7 +15,7 @@
 // their end.
 //
 // Reproducibility: a logit depends on weights and tokens alone (forward.hpp), a draw on the request's key and indices.
-// So the tokens and log-probs of a request are the same bits whatever comes and goes beside it, in whichever order,
+// So the tokens and log-probs of a request are the same bits whatever else comes and goes, in whichever order,
 // with cache hits and preemption or without.
 //
 // A pass that fails (a kernel, the device's memory, logits that are not finite) ends the requests that had a row in it, where they have a

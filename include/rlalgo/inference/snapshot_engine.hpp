@@ -1,4 +1,4 @@
-// Generates with weights that were published: beside an optimizer that changes the trainer's own at the same time.
+// Generates with weights that were published: while an optimizer changes the trainer's own at the same time.
 //
 // Each call of generate() takes the weights published last and keeps them to its end, so every completion has one
 // version, and says which. Prompts computed under them serve later calls until another version is published. The engine

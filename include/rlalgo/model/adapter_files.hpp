@@ -124,7 +124,7 @@ struct AdapterEmbeddings {
 
 // True for what stored_embeddings() reads, and for a module to save that the file has twice. [rlalgo.model.30] twice, and
 // not the same.
-[[nodiscard]] bool is_stored_beside(const AdapterTensors& tensors, const std::string& name);
+[[nodiscard]] bool is_read_elsewhere(const AdapterTensors& tensors, const std::string& name);
 
 // Adapters of earlier builds have, of the modules that an entry of modules_to_save names, only those whose path ends with the
 // entry as a whole component (model.norm of "norm", no input_layernorm). Where a file has exactly those, the entries become

@@ -1,7 +1,7 @@
 // Where a pass with gradient checkpointing keeps the inputs of its layers until the backward pass computes the layers again.
 //
 //   device   where they were computed
-//   host     in the memory of this machine, pinned; copied beside the computation, brought back a layer ahead of the one that is computed.
+//   host     in the memory of this machine, pinned; copied while the device computes, brought back a layer ahead of the one that is computed.
 //            Of a model on the CPU they lie there anyway: nothing is copied
 //   disk     in a file without a name in `directory`, written as they are computed and read a layer at a time
 //

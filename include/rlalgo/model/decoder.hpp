@@ -192,8 +192,8 @@ class Decoder : public Policy {
 
   [[nodiscard]] static bool same_memory(const Tensor& a, const Tensor& b);
 
-  // A decoder over tensors of this one.
-  [[nodiscard]] std::unique_ptr<Decoder> beside(DecoderWeights weights) const;
+  // A decoder of the same configuration over other weights.
+  [[nodiscard]] std::unique_ptr<Decoder> with_weights(DecoderWeights weights) const;
 
   // The same memory in tensors that are not trained.
   [[nodiscard]] DecoderWeights detached(DecoderWeights weights) const;

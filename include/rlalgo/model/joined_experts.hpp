@@ -47,7 +47,7 @@ struct JoinedSource {
                                                       const std::string& where);
 
 // Names that other programs give to a router beside joined experts → those here.
-[[nodiscard]] std::vector<std::pair<std::string, std::string>> routers_beside_joined(const DecoderConfig& config);
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> renamed_routers(const DecoderConfig& config);
 
 // Expert e of blocks [E, R, G, 16] and scales [E, R, G]: [R, 32·G] float32.
 [[nodiscard]] Tensor from_mxfp4(const Tensor& blocks, const Tensor& scales, std::int64_t expert);

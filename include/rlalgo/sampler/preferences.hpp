@@ -4,7 +4,7 @@
 // (epoch_order.hpp), the last step of an epoch what is left. Unpaired data with mismatched completions (KTO) is taken in
 // dataset order: the mismatched completion of an example is the one of the example before
 // it among those of its step, the first takes the last one's: the whole of it, cut where it leaves `max_length` behind
-// the prompt it stands beside. It belongs to the example, so neither the split into micro-batches nor their order
+// the prompt it follows. It belongs to the example, so neither the split into micro-batches nor their order
 // changes it.
 //
 // Metric: num_tokens, prompt and completion tokens of all answers trained on so far (a prompt counts once per answer,

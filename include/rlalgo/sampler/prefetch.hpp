@@ -4,7 +4,7 @@
 //   producer's thread: waits for room · makes generation n + 1 (draws prompts, generates, scores rewards) · pushes
 //
 // Where there is room for two (depth 2 or more) and its scores do not decide on the next prompts, a generation is scored and
-// pushed on a thread beside the producer's, which draws the next.
+// pushed on a third thread, while the producer's draws the next.
 // depth: generations that are ready or under way, at most. So generation n is begun when n − depth is popped, and with R
 // optimizer steps for each generation and a sync every s steps its rows are at most ⌈depth·R⌉ + s − 1 updates behind
 // when they are first trained on. depth 0 makes each when it is asked for, on the trainer's thread.
@@ -429,7 +429,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     return item;
   }
 
-  // Draws generation `number`, and has it scored and put into the queue beside the next.
+  // Draws generation `number`, and has it scored and put into the queue while the next one is drawn.
   void draw_next(std::int64_t number, std::future<void>& scoring, const std::stop_token& stop) {
     std::unique_lock making(*config_.mutex);
     std::shared_ptr<OpenGeneration> drawn = source_->open({.number = number, .step = step_of(number)});
@@ -452,7 +452,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     });
   }
 
-  // `item`: of the queue, or null: it is not there yet. `scored`: generations that were drawn beside.
+  // `item`: of the queue, or null: it is not there yet. `scored`: 1 where another thread scored it, else 0.
   void push(Made made, std::shared_ptr<Item> item, std::int64_t scored) {
     {
       const std::lock_guard lock(state_.mutex);

@@ -13,7 +13,7 @@
 //   GET  /get_world_size?include_dp=true          → W
 //   POST /init_weight_transfer_engine {"init_info": {"master_address", "master_port", "rank_offset": 1, "world_size"}}
 //   POST /pause?mode=keep, /start_weight_update
-//   POST /update_weights {"update_info": {"names", "dtype_names", "shapes"}}: beside it the broadcasts from 0, packed
+//   POST /update_weights {"update_info": {"names", "dtype_names", "shapes"}}: while it waits, the broadcasts from 0, packed
 //     into buffers of bytes, each of which ends after the tensor that passes `packed_bytes`
 //   POST /finish_weight_update, /reset_prefix_cache, /resume
 // Before vLLM 0.28 an update says how it is packed, from then on the meeting does. rlalgo's own server is not paused: an
@@ -22,8 +22,8 @@
 // Transport: NCCL between vLLM's StatelessProcessGroups (distributed/nccl_group.hpp), or Gloo, which rlalgo's server
 // speaks in both orders. Tensors of bfloat16 and float16 travel as such, others as float32.
 //
-// publish(v) sends, once per version. The status of every act counts: what the server refuses ends the broadcast beside
-// it, and the other way round; every wait ends within its seconds, and when the calls to the server are given up. What
+// publish(v) sends, once per version. The status of every act counts: what the server refuses ends the broadcast of
+// the same update, and the other way round; every wait ends within its seconds, and when the calls to the server are given up. What
 // failed in a group that had been met before is tried once more in a new one: the server may have been started anew. A
 // vLLM server is resumed however an update ends.
 //

@@ -154,7 +154,7 @@ class LogProbTiles {
   bool keeps_ = false;                    // a backward will follow
   Tensor lent_;                           // memory of the weight's gradient, holding logits until backward
   Tensor leaf_;                           // the weight itself, where backward adds to its gradient; else undefined
-  bool beside_ = false;                   // logits that would be lent memory have their own
+  bool owns_logits_ = false;              // logits that would be lent memory have their own
   std::vector<Tensor> kept_;  // by tile, vocabulary-major: logits, or log-probabilities of whole rows; some undefined
 };
 

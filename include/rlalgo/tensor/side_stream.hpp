@@ -1,4 +1,4 @@
-// A stream of a GPU beside the one that everything else is launched on: for copies that run while the device computes, and for what is
+// A second stream of a GPU, next to the one that everything else is launched on: for copies that run while the device computes, and for what is
 // recorded, which must not be on that one.
 //
 // Within a Scope LibTorch launches on it, after what was launched before; what is launched behind the Scope comes after what it launched.
@@ -47,7 +47,7 @@ class SideStream {
   // f() on this stream, after what was launched so far; what is launched later does not wait for it. Gives the event behind it; nothing
   // on a device without streams.
   template <class F>
-  std::optional<c10::Event> beside(F&& f) {
+  std::optional<c10::Event> launch(F&& f) {
     if (!device_.is_cuda()) {
       f();
       return std::nullopt;

@@ -1,4 +1,4 @@
-// When a device has done what a thread gave it. A GPU works beside the CPU, on streams; each thread has a current one for each
+// When a device has done what a thread gave it. A GPU works while the CPU goes on, on streams; each thread has a current one for each
 // device (c10's, as ATen's kernels use it). The CPU works at once: nothing to wait for, and so with a device that no library
 // in this process serves.
 #pragma once

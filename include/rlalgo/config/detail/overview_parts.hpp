@@ -55,7 +55,7 @@ namespace rlalgo::config::detail {
                                   ? "in the memory of the host"
                                   : "",
           .draws_here = !config.trl.generates_elsewhere(),
-          .beside_training = config.trl.generates_beside() || config.trl.serves(),
+          .asynchronous = config.trl.is_asynchronous() || config.trl.serves(),
           .compares = is_preference(config) ? needs_reference(config) : config.beta != 0.0,
           .measurable = !config.trl.rollout_func && !config.trl.has_turns() && !config.trl.agents};
 }
@@ -92,7 +92,7 @@ inline void divide(assembly::EstimateConfig& estimates, const RunConfig& config,
                 .where = config.place("trl.vllm_gpu_memory_utilization"),
                 .longest = overview.longest + std::max<std::int64_t>(1, overview.completion_length),
                 .completions = (geometry.completions() + groups - 1) / groups,
-                .beside_training = config.trl.generates_beside() || config.trl.serves()});
+                .asynchronous = config.trl.is_asynchronous() || config.trl.serves()});
 }
 
 // What is printed before the first step; true: a dry run ends here.

@@ -42,7 +42,7 @@ inline void read_server(Reader& reader, TrlConfig& trl) {
         "for drawn by another policy)");
   }
   const bool corrects = trl.may_correct();
-  const bool older = trl.generates_beside() || trl.quantizes() || !(trl.generates_elsewhere() || trl.serves());
+  const bool older = trl.is_asynchronous() || trl.quantizes() || !(trl.generates_elsewhere() || trl.serves());
   if (corrects && older) trl.vllm_importance_sampling_mode = "token_truncate";
   auto& clip_max = trl.vllm_importance_sampling_clip_max;
   if (const Node* node = reader.section().find("vllm_importance_sampling_clip_max");

@@ -175,7 +175,7 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   check_server(config);
 
   model.load(settings.trainer);
-  if (config.trl.generates_beside() && model.sharding != nullptr) run.matched.load_apart();
+  if (config.trl.is_asynchronous() && model.sharding != nullptr) run.matched.load_apart();
   model.shard();
   const assembly::GenerationMemory memory =
       generation_memory_of(config, *model.text.decoder, overview, settings.rollouts.geometry);

@@ -1,4 +1,4 @@
-// What must hold between the keys of generation beside training, and the rest of the configuration.
+// What must hold between the keys of asynchronous generation, and the rest of the configuration.
 //
 // Errors (usage): [rlalgo.config.6] a value out of range; [.8] keys that exclude each other.
 #pragma once
@@ -74,14 +74,14 @@ inline void validate_streaming(const RunConfig& c, Refusals& refusals) {
 
 // What a run of `steps`, given or counted from epochs, says of weights that are handed over once; empty: nothing.
 [[nodiscard]] inline std::string never_handed_over(const RunConfig& c, std::int64_t steps) {
-  if (!c.trl.generates_beside() || c.trl.vllm_sync_interval < steps || steps <= 1) return {};
+  if (!c.trl.is_asynchronous() || c.trl.vllm_sync_interval < steps || steps <= 1) return {};
   return "trl.vllm_sync_interval (" + c.place("trl.vllm_sync_interval") +
          ") is never reached: all completions are of the first weights, with " +
          std::to_string(c.trl.vllm_sync_interval) + " steps between two hand-overs in a run of " +
          std::to_string(steps) + ". A lower one hands newer weights over";
 }
 
-// What keys of generation beside training come to, where that is not what they say.
+// What keys of asynchronous generation come to, where that is not what they say.
 [[nodiscard]] inline std::vector<std::string> asynchronous_warnings(const RunConfig& c) {
   std::vector<std::string> out;
   if (c.trl.streaming_partial_batch && c.trl.replay_buffer_size > 0)
@@ -110,7 +110,7 @@ inline void validate_asynchronous(const RunConfig& c, Refusals& refusals) {
   if (!t.async_prefetch) return;
   validate_streaming(c, refusals);
   if (!t.max_staleness) return;
-  if (!t.generates_beside() || !refusals.empty()) return;  // the bound is that of a geometry that holds
+  if (!t.is_asynchronous() || !refusals.empty()) return;  // the bound is that of a geometry that holds
   if (const std::int64_t largest = largest_staleness(c, geometry_of(c)); *t.max_staleness < largest)
     refusals.add(
         8, {.what = "trl.max_staleness is smaller than the pipeline can keep",

@@ -1,6 +1,6 @@
 // y = x Wᵀ for bfloat16 weights that were packed once: blocks of sixteen rows of W, [pairs of columns][16 rows][2]. A lane is a row of W and
 // a pair of x is in all lanes, so nothing is added across lanes, and a tile of 4 blocks by 6 rows of x loads 10 registers for 24 products
-// of pairs. Every output is one chain in the order of k, whatever stands beside it.
+// of pairs. Every output is one chain in the order of k, whatever its neighbours are.
 //
 // W is read once, as it lies; what comes next is fetched into L2 meanwhile, by the tiles in transpose.
 #pragma once

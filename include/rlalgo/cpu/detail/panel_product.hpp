@@ -1,5 +1,5 @@
 // A body (instruction_set.hpp): y = x Wᵀ of float32 weights with sixteen lanes. A lane of a sum is a row of x or a row of W, so nothing is added across lanes, and every output is
-// one chain of multiply-adds in the order of k, whatever stands beside it.
+// one chain of multiply-adds in the order of k, whatever its neighbours are.
 //
 // Rows of x are transposed into panels of 16 to 64 of them, [k, rows]; a tile is a panel by 6 to 16 rows of W, of which one element at a time
 // is in all lanes: 16 to 24 running sums. k is cut into blocks so that a block of a panel stays in L1 while a strip of W passes by. A few

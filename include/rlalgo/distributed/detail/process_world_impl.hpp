@@ -83,12 +83,12 @@ class ProcessWorld final : public World {
     (void)gather("rendezvous", {});
     group_ = join_gloo(store_, place_.rank, place_.size, seconds_);
   }
-  // Beside `first`, which shows that this rank lives.
+  // A duplicate of `first`, whose thread shows that this rank lives.
   ProcessWorld(const ProcessWorld& first, const std::string& name)
       : place_(first.place_),
         store_(first.store_),
         seconds_(first.seconds_),
-        order_("rlalgo/beside/" + name + "/"),
+        order_("rlalgo/duplicate/" + name + "/"),
         seen_(first.seen_.size()) {}
   ProcessWorld(const ProcessWorld&) = delete;
   ProcessWorld& operator=(const ProcessWorld&) = delete;
@@ -123,7 +123,7 @@ class ProcessWorld final : public World {
     if (group_ == nullptr)
       core::raise("distributed", 9,
                   {.what = "the ranks are not doing the same",
-                   .found = "a sum of tensors beside the first thread",
+                   .found = "a sum of tensors on another thread than the first",
                    .expected = "host values only",
                    .where = where("sum of tensors")});
     (void)gather("sum of gradients", {});

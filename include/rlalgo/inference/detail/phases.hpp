@@ -3,7 +3,7 @@
 // A phase does something to all rows: to `columns` items, each for all rows (a product), or to `each` items of every row (attention, a
 // norm). Where rows are few, all of them are everybody's and items are divided: each column of W is read by one thread. Where every thread has
 // many, rows are divided instead: what a thread made of its rows is in its caches in the next phase, and threads read all of W, at the same
-// time. Results are the same to the bit, since those of a row do not depend on what stands beside it.
+// time. Results are the same to the bit, since those of a row do not depend on its neighbours.
 #pragma once
 
 #include <algorithm>

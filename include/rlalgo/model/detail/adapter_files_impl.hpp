@@ -372,7 +372,7 @@ RLALGO_INLINE AdapterEmbeddings new_embeddings(const AdapterTensors& tensors, co
   return out;
 }
 
-RLALGO_INLINE bool is_stored_beside(const AdapterTensors& tensors, const std::string& name) {
+RLALGO_INLINE bool is_read_elsewhere(const AdapterTensors& tensors, const std::string& name) {
   for (const char* path : {input_path, output_path})
     for (const char* end : {".weight", ".base_layer.weight", ".original_module.weight"})
       if (name == in_adapter(path) + end) return true;
@@ -439,7 +439,7 @@ RLALGO_INLINE void load_adapter(Decoder& decoder, const std::filesystem::path& d
     value.copy_(tensors.map(name));
   }
   for (const auto& [name, given] : tensors.names())
-    if (!expected.contains(name) && !detail::is_stored_beside(tensors, name))
+    if (!expected.contains(name) && !detail::is_read_elsewhere(tensors, name))
       detail::raise_adapter_misfit(tensors, "the adapter has a tensor without a place in the model", given,
                                    "the tensors that its config names");
 }

@@ -144,7 +144,7 @@ RLALGO_INLINE void CheckpointFiles::split_experts(const std::filesystem::path& d
     renamed.emplace(part.name, Place{from.file, &parts_.back(), from.name, std::move(part.make)});
     used.insert(used.end(), part.sources.begin(), part.sources.end());
   }
-  for (const auto& [there, here] : routers_beside_joined(config))
+  for (const auto& [there, here] : renamed_routers(config))
     if (contains(there)) {
       renamed.emplace(here, at(there));
       used.push_back(there);

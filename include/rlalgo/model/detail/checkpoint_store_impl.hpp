@@ -49,7 +49,7 @@ RLALGO_INLINE void CheckpointStore::push(const Tensor& x) {
     auto options = x.options().device(at::kCPU);
     if (device_.is_cuda()) options = options.pinned_memory(true);
     kept.value = tensor::empty(x.sizes(), options);
-    kept.copied = side_.beside([&] { kept.value.copy_(x, /*non_blocking=*/device_.is_cuda()); });
+    kept.copied = side_.launch([&] { kept.value.copy_(x, /*non_blocking=*/device_.is_cuda()); });
     if (side_.stream()) x.record_stream(*side_.stream());  // its memory is not used again before it was read
   }
 }
@@ -70,9 +70,9 @@ RLALGO_INLINE Tensor CheckpointStore::pop() {
 
 RLALGO_INLINE void CheckpointStore::bring(Kept& kept) {
   if (kept.back.defined()) return;
-  // Made where it is used, so that the memory is that stream's; copied beside it.
+  // Made where it is used, so that the memory is that stream's; copied on the side stream.
   kept.back = tensor::empty(kept.value.sizes(), kept.value.options().device(device_).pinned_memory(false));
-  kept.brought = side_.beside([&] { kept.back.copy_(kept.value, /*non_blocking=*/device_.is_cuda()); });
+  kept.brought = side_.launch([&] { kept.back.copy_(kept.value, /*non_blocking=*/device_.is_cuda()); });
 }
 
 RLALGO_INLINE void CheckpointStore::write(Kept& kept, const Tensor& x) {

@@ -229,7 +229,7 @@ RLALGO_INLINE void Decoder::replace_embeddings(Tensor embedding, Tensor lm_head)
 }
 
 RLALGO_INLINE std::unique_ptr<Decoder> Decoder::without_adapter() const {
-  return beside(detached(adapter_ ? adapter_->base : weights_));
+  return with_weights(detached(adapter_ ? adapter_->base : weights_));
 }
 
 RLALGO_INLINE std::unique_ptr<Decoder> Decoder::reference() const {
@@ -244,7 +244,7 @@ RLALGO_INLINE std::unique_ptr<Decoder> Decoder::reference() const {
   visit_weights(untied(), copy, [&](const std::string& name, Tensor& value, const auto&, WeightRole) {
     if (is_saved_module(adapter_->config, name.substr(0, name.rfind('.')))) value = value.clone();
   });
-  return beside(std::move(copy));
+  return with_weights(std::move(copy));
 }
 
 RLALGO_INLINE std::vector<std::pair<std::string, Tensor>> Decoder::named_tensors() const {
@@ -290,7 +290,7 @@ RLALGO_INLINE std::unique_ptr<Decoder> Decoder::frozen_copy() const {
     if (!is_stand_in(value)) value = value.detach().clone();
   });
   if (config().tied_embeddings) copy.lm_head = copy.embedding;
-  std::unique_ptr<Decoder> out = beside(std::move(copy));
+  std::unique_ptr<Decoder> out = with_weights(std::move(copy));
   out->set_gate(nullptr);
   return out;
 }
@@ -336,7 +336,7 @@ RLALGO_INLINE bool Decoder::same_memory(const Tensor& a, const Tensor& b) {
   return a.is_alias_of(b) && a.storage_offset() == b.storage_offset();
 }
 
-RLALGO_INLINE std::unique_ptr<Decoder> Decoder::beside(DecoderWeights weights) const {
+RLALGO_INLINE std::unique_ptr<Decoder> Decoder::with_weights(DecoderWeights weights) const {
   auto out = std::make_unique<Decoder>(hf_, std::move(weights));
   out->operations_ = operations_;
   (void)out->set_gate(gate_);

@@ -103,7 +103,7 @@ RLALGO_INLINE std::vector<ExpertPart> parts_of_joined(const DecoderConfig& confi
   return out;
 }
 
-RLALGO_INLINE std::vector<std::pair<std::string, std::string>> routers_beside_joined(const DecoderConfig& config) {
+RLALGO_INLINE std::vector<std::pair<std::string, std::string>> renamed_routers(const DecoderConfig& config) {
   std::vector<std::pair<std::string, std::string>> out;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     const ExpertSpec& e = config.spec(layer).experts;

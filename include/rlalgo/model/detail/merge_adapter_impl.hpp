@@ -135,7 +135,7 @@ RLALGO_INLINE void AdapterMerger::write(const std::filesystem::path& target) {
     shards.rbegin()->second.push_back(
         pending("lm_head.weight", stored_name(files_, hf_.decoder, "model.embed_tokens.weight")));
   for (const auto& [name, given] : adapter_.names())
-    if (!used_.contains(name) && !is_stored_beside(adapter_, name))
+    if (!used_.contains(name) && !is_read_elsewhere(adapter_, name))
       core::raise("model", 30,
                   {.what = "the adapter has a tensor without a place in the model",
                    .found = given,

@@ -1,4 +1,4 @@
-// The routes of OpenAI's protocol, with vLLM's additions, and the small ones beside them.
+// The routes of OpenAI's protocol, with vLLM's additions, and the small ones.
 #pragma once
 
 #include <algorithm>

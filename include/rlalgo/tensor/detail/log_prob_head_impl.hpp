@@ -154,7 +154,7 @@ RLALGO_INLINE std::vector<Tensor> LogProbTiles::backward(const Tensor& grad_out)
       adds ? sum.add_(grad_w) : sum.copy_(grad_w);
     }
   }
-  if (lent || beside_) kept_.clear();
+  if (lent || owns_logits_) kept_.clear();
   lent_ = Tensor();
   if (leaf_.defined()) leaf_.mutable_grad() = std::exchange(grad_weight, Tensor());
   if (required_.hidden) {
@@ -213,8 +213,8 @@ RLALGO_INLINE void LogProbTiles::forward_tiles(Tensor& out) {
   Tensor chosen = hidden_.new_zeros({tokens_, 1}, options);                         // l of the target
   Buffer scratch(*this), powers(*this);
   if (keeps_ && required_.weight && weight_.scalar_type() == compute_ && weight_.is_contiguous()) {
-    beside_ = leaf_.defined() && leaf_.grad().defined();
-    if (!beside_) lent_ = weight_.new_empty(weight_.sizes());
+    owns_logits_ = leaf_.defined() && leaf_.grad().defined();
+    if (!owns_logits_) lent_ = weight_.new_empty(weight_.sizes());
   }
   for (const Range v : ranges(vocabulary_, tile_vocabulary_)) {
     const Tensor w = widen(weight_.narrow(0, v.begin, v.size));  // [v, H]
@@ -275,7 +275,7 @@ RLALGO_INLINE Tensor LogProbTiles::room_for(Range n, Range v) {
         .narrow(0, n.begin * v.size, n.size * v.size)
         .view({v.size, n.size})
         .t();
-  const bool as_if_lent = beside_ && n.begin + n.size <= weight_.size(1);
+  const bool as_if_lent = owns_logits_ && n.begin + n.size <= weight_.size(1);
   if (!as_if_lent && (!keeps_ || !spend(n.size * v.size))) return {};
   return hidden_.new_empty({v.size, n.size}, hidden_.options().dtype(compute_)).t();
 }

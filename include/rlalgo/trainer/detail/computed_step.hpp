@@ -106,8 +106,8 @@ struct ComputedStep {
     return out;
   }
 
-  // Losses, metrics, margins, log-probs where they are kept, and what is given beside: to the host in one copy.
-  void fetch(bool keeps_log_probs, tensor::Tensor* beside) {
+  // Losses, metrics, margins, log-probs where they are kept, and `extra`: to the host in one copy.
+  void fetch(bool keeps_log_probs, tensor::Tensor* extra) {
     tensor::Reading reading;
     for (Part& one : parts) {
       reading.add(one.result.value);
@@ -115,7 +115,7 @@ struct ComputedStep {
       if (keeps_log_probs) reading.add(one.log_prob);
     }
     reported.add_to(reading);
-    if (beside != nullptr) reading.add(*beside);
+    if (extra != nullptr) reading.add(*extra);
     reading.fetch();
   }
 };
