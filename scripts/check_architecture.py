@@ -10,6 +10,8 @@ Rules (docs/architecture.md says why):
     torch_door    no torch/torch.h, torch/types.h, torch/all.h, torch/nn*, torch/optim* anywhere
     aten_ops      outside of tensor/ ATen's operators come as <ATen/ops/NAME_ops.h> (NAME.h of a factory costs a file 3 s);
                   from_blob.h, which has no such form, is the exception
+    aten_lists    lists of tensors, boxed values and ATen's context (ATen/core/List.h, IListRef.h, ivalue.h, dispatch/,
+                  ATen/Context.h, ATen/ATen.h) stand in detail/*_impl.hpp only: they cost whoever sees them 2 to 4 s
     host_floors   no torch, ATen or c10 header in floors 0-2
     cuda_wing     no torch, ATen or c10 header, nor a room, in cuda/, a .cu or a .cuh
     cpu_wing      no torch, ATen or c10 header, nor a room but core/, in cpu/
@@ -66,6 +68,7 @@ DOOR_FLOOR = FLOOR["trainer"]  # a door may include this floor and below, and ot
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 TORCH_UMBRELLA = re.compile(r"^torch/(torch\.h|types\.h|all\.h|nn\b.*|optim\b.*|csrc/api/include/.*)")
 ATEN_FREE = re.compile(r"^ATen/ops/(?!from_blob\.h$)\w+(?<!_ops)\.h$")
+ATEN_LISTS = re.compile(r"^ATen/(core/(List|IListRef|ivalue\w*|Dict|jit_type\w*|function_schema|dispatch/.*)\.h|Context\.h|ATen\.h|Functions\.h)$")
 FORBIDDEN_NAMES = {"util", "utils", "helper", "helpers", "common", "misc"}
 HEADER_LINES, DOOR_LINES, LESSON_LINES = 500, 120, 80
 
@@ -566,6 +569,7 @@ def main():
         "detail": check_detail([*headers, *cuda, *programs, *tests]),
         "torch_door": check_includes([*headers, *programs, *tests], TORCH_UMBRELLA, lambda h: True, "include rlalgo/tensor/ and single ATen/ops headers"),
         "aten_ops": check_includes(headers, ATEN_FREE, lambda h: room_of(h.relative) != "tensor", "take tensor/functions.hpp or the _ops.h form"),
+        "aten_lists": check_includes(headers, ATEN_LISTS, lambda h: not h.relative.endswith("_impl.hpp"), "detail/*_impl.hpp hides it"),
         "host_floors": check_includes(headers, TORCH, lambda h: room_of(h.relative) in HOST_ROOMS, "floors 0-2 know no torch"),
         "cuda_wing": check_wing(cuda, "rlalgo/cuda/", "kernels take raw pointers and a stream"),
         "cpu_wing": check_wing([h for h in headers if room_of(h.relative) == "cpu"], ("rlalgo/cpu/", "rlalgo/core/"), "kernels take raw pointers"),

@@ -39,6 +39,7 @@ BROKEN = [
     ("detail", "detail from an example", {"examples/rlalgo/main.cpp": "#include <rlalgo/data/detail/x.hpp>\n"}),
     ("torch_door", "torch/torch.h", {"include/rlalgo/loss/concept.hpp": "#include <torch/torch.h>\n"}),
     ("torch_door", "torch/nn", {"include/rlalgo/loss/concept.hpp": "#include <torch/nn/module.h>\n"}),
+    ("aten_lists", "a list of tensors in an interface", {"include/rlalgo/loss/concept.hpp": "#pragma once\n#include <ATen/core/List.h>\n#include <rlalgo/data/rows.hpp>\n"}),
     ("aten_ops", "an operator's header with its free function", {"include/rlalgo/loss/concept.hpp": "#pragma once\n#include <ATen/ops/sum.h>\n#include <rlalgo/data/rows.hpp>\n"}),
     ("host_floors", "ATen in data", {"include/rlalgo/data/rows.hpp": LIST + '#include <ATen/core/Tensor.h>\ninline void f() { raise("data", 1, {}); }\n'}),
     ("cuda_wing", "torch in a kernel", {"include/rlalgo/cuda/row_sum.cuh": "#include <c10/cuda/CUDAStream.h>\n"}),

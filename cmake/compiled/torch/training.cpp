@@ -12,6 +12,7 @@
 #include <rlalgo/optim/detail/schedule_impl.hpp>
 #include <rlalgo/tensor/detail/attention_impl.hpp>
 #include <rlalgo/tensor/detail/bfloat16_head_impl.hpp>
+#include <rlalgo/tensor/detail/functions_impl.hpp>
 #include <rlalgo/tensor/detail/log_prob_head_impl.hpp>
 #include <rlalgo/tensor/detail/large_pages_impl.hpp>
 #include <rlalgo/tensor/detail/on_threads_impl.hpp>

@@ -2,7 +2,8 @@
 //
 // Each is one call of the dispatcher's operator of the same name and the same result. ATen's own headers of factory
 // functions (<ATen/ops/empty.h>, <ATen/ops/mm.h>, …) include ATen/Context.h, which costs every file that sees them
-// 3.5 s; the operator headers (<ATen/ops/…_ops.h>) included here cost nothing beside ATen/core/Tensor.h.
+// 3.5 s; the operator headers (<ATen/ops/…_ops.h>) included here cost nothing beside ATen/core/Tensor.h. What takes lists of
+// tensors (<ATen/core/List.h>, IListRef.h) costs 1.8 s and stays in detail/functions_impl.hpp.
 //
 // Shapes are [rows, …] as in ATen; options carry dtype and device. Errors are ATen's (c10::Error).
 #pragma once
@@ -15,11 +16,9 @@
 #include <tuple>
 #include <vector>
 
-#include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/addmm_ops.h>
 #include <ATen/ops/arange_ops.h>
-#include <ATen/ops/cat_ops.h>
 #include <ATen/ops/empty_like_ops.h>
 #include <ATen/ops/empty_ops.h>
 #include <ATen/ops/gelu_backward_ops.h>
@@ -91,20 +90,13 @@ Tensor from_values(const std::vector<T>& values, const at::TensorOptions& option
 }
 
 // Tensors side by side along a dimension that they have.
-inline Tensor concatenate(const std::vector<Tensor>& tensors, std::int64_t dim) {
-  return at::_ops::cat::call(tensors, dim);
-}
+[[nodiscard]] Tensor concatenate(const std::vector<Tensor>& tensors, std::int64_t dim);
 
 // Tensors of one shape side by side along a new first dimension.
 inline Tensor stack(const std::vector<Tensor>& tensors) { return at::_ops::stack::call(tensors, 0); }
 
 // x[first_i, second_i] ← values_i, in place: x [A, B, …], indices [N] of which no two pairs are equal, values [N, …].
-inline void put(Tensor x, const Tensor& first, const Tensor& second, const Tensor& values) {
-  c10::List<std::optional<Tensor>> indices;
-  indices.push_back(first);
-  indices.push_back(second);
-  x.index_put_(indices, values.to(x.scalar_type()));
-}
+void put(Tensor x, const Tensor& first, const Tensor& second, const Tensor& values);
 
 // ---- products -------------------------------------------------------------------------------------------------------
 
@@ -184,3 +176,7 @@ inline std::tuple<Tensor, Tensor, Tensor> reduced_svd(const Tensor& x) {
 inline Tensor orthonormal_basis(const Tensor& x) { return std::get<0>(at::_ops::linalg_qr::call(x, "reduced")); }
 
 }  // namespace rlalgo::tensor
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/tensor/detail/functions_impl.hpp>
+#endif
