@@ -1,4 +1,5 @@
 // A generation server whose model lies on a device that the host may not touch.
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -8,16 +9,20 @@
 #include <nlohmann/json.hpp>
 
 #include <rlalgo/core/base64.hpp>
+#include <rlalgo/distributed/process_group.hpp>
 #include <rlalgo/http/client.hpp>
 #include <rlalgo/inference/memory_share.hpp>
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/model/save.hpp>
 #include <rlalgo/serve/server.hpp>
+#include <rlalgo/sync/broadcast_sync.hpp>
 
 #include <serve/served.hpp>
 #include <support/catch.hpp>
+#include <support/fake_nccl.hpp>
 #include <support/far_device.hpp>
 #include <support/far_kernels.hpp>
+#include <support/not_run.hpp>
 #include <support/scratch.hpp>
 
 using namespace rlalgo;
@@ -101,6 +106,44 @@ TEST_CASE("a server on a device answers as the CPU's, before and after its weigh
   CHECK(far.ids("v0") == cpu.ids("v0"));
   const Json question = {{"action", "checksum"}};
   CHECK(far.post("/weight_checker", question)["checksums"] == cpu.post("/weight_checker", question)["checksums"]);
+}
+
+TEST_CASE("weights that come over NCCL arrive in the device's memory, and leave it as they are") {
+  support::needs(distributed::gloo_built(), support::without_gloo);
+  const support::ScratchDirectory scratch;
+  model::save_decoder(*served::decoder(), scratch.path() / "model", {});
+  model::save_decoder(*served::decoder(9), scratch.path() / "trained", {});
+  const at::Device device = support::far::device();
+  const Json before = Served(scratch.path() / "model", at::kCPU, scratch.path()).ids(),
+             after = Served(scratch.path() / "trained", at::kCPU, scratch.path()).ids();
+  REQUIRE(before != after);
+
+  const support::Environment nccl("RLALGO_NCCL_LIBRARY", support::fake_nccl),
+      cudart("RLALGO_CUDART_LIBRARY", support::fake_nccl);
+  support::access_through([](void (*task)(void*), void* given) { support::far::run_kernel([&] { task(given); }); });
+  const auto trained = model::load_decoder(scratch.path() / "trained", {.device = device});
+  std::int64_t weights = 0;
+  for (const model::Parameter& p : trained->parameters()) weights += static_cast<std::int64_t>(p.value.nbytes());
+  for (const auto order : {sync::BroadcastSync::Order::trl, sync::BroadcastSync::Order::vllm}) {
+    CAPTURE(static_cast<int>(order));
+    Served far(scratch.path() / "model", device, scratch.path());
+    CHECK(far.ids() == before);
+    sync::BroadcastSync policy(
+        {.base_url = far.server.url(), .call_seconds = 30, .retries = {.retries = 0}},
+        [&] {
+          model::PendingTensors out;
+          for (const model::Parameter& p : trained->parameters())
+            out.push_back(model::pending(*trained, p.name, p.value));
+          return out;
+        },
+        {.order = order, .group_port = distributed::Store::listen("127.0.0.1", 0).port(), .seconds = 20.0});
+    const auto counted = support::far::counts();
+    CHECK(policy.publish(1).bytes == weights);
+    const auto counts = support::far::counts().since(counted);
+    CHECK(counts.bytes_in + counts.bytes_out < weights / 10);
+    CHECK(far.ids() == after);
+  }
+  support::access_through(nullptr);
 }
 
 TEST_CASE("a server takes its share of the device, says so, and refuses at once what does not fit into it") {

@@ -1,6 +1,8 @@
 // The module of fake_nccl.cpp in the place of NCCL and of the CUDA runtime, and the faults that it can be told to have.
 #pragma once
 
+#include <dlfcn.h>
+
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -33,6 +35,12 @@ class Environment {
   std::string name_;
   std::unique_ptr<std::string> before_;
 };
+
+// Everything that the library does to memory of the GPU is done within `through`; null: at once.
+inline void access_through(void (*through)(void (*)(void*), void*)) {
+  void* const library = ::dlopen(fake_nccl, RTLD_NOW);
+  reinterpret_cast<void (*)(void (*)(void (*)(void*), void*))>(::dlsym(library, "fake_cuda_access_through"))(through);
+}
 
 inline std::shared_ptr<const distributed::NcclLibrary> fake_library() {
   return distributed::NcclLibrary::load({.nccl = fake_nccl, .cudart = fake_nccl});

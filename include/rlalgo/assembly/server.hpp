@@ -102,10 +102,11 @@ struct Server {
       for (const model::Parameter& p : decoder->parameters()) out.push_back(model::pending(*decoder, p.name, p.value));
       return model::with_joined_experts(decoder->config(), std::move(out));
     };
-    give(sync::ServerWeightSync(
-        address, weights,
-        {.group_port = group_port, .seconds = std::min(call_seconds, sync::BroadcastSync::Settings().seconds)},
-        start_seconds, tell, directory / "weight_sync"));
+    give(sync::ServerWeightSync(address, weights,
+                                {.group_port = group_port,
+                                 .seconds = std::min(call_seconds, sync::BroadcastSync::Settings().seconds),
+                                 .device = std::max<int>(0, decoder->device().index())},
+                                start_seconds, tell, directory / "weight_sync"));
   }
 };
 

@@ -54,8 +54,8 @@ class Broadcasts {
     double seconds = 120.0;             // until the trainer comes, and of each tensor
     double patience = 60.0;             // without a sign of the trainer, until another one may take its place
   };
-  // NCCL as vLLM's process groups have it (distributed/nccl_group.hpp), by way of a GPU of this machine; weights stay
-  // where they are.
+  // NCCL as vLLM's process groups have it (distributed/nccl_group.hpp): tensors arrive in the memory of the GPU that the model is on, or, for
+  // a model on the CPU, by way of the first GPU.
   enum class Transport { gloo, nccl };
   struct Meeting {
     Transport transport = Transport::gloo;
@@ -91,19 +91,22 @@ class Broadcasts {
  private:
   using Group = std::unique_ptr<distributed::ProcessGroup>;
 
-  [[nodiscard]] Group join(const distributed::Store& store, Transport transport, int rank, int size) const;
-
   void run(Done done, std::function<void()> act);
   void check(const std::vector<AnnouncedTensor>& tensors) const;
   void put_in_force();
   [[nodiscard]] bool complete() const;
   void fail(const std::exception& error);
   void touch(bool open);
-  [[nodiscard]] tensor::Tensor receive_one(distributed::ProcessGroup& group, int root,
-                                           const AnnouncedTensor& what) const;
+  // The group of one order, and where its tensors arrive.
+  struct Line {
+    Group group;
+    at::Device device = at::kCPU;
+  };
+  [[nodiscard]] Line join(const distributed::Store& store, Transport transport, int rank, int size) const;
+  [[nodiscard]] tensor::Tensor receive_one(const Line& line, int root, const AnnouncedTensor& what) const;
   [[nodiscard]] std::vector<model::NamedTensor> receive_packed(const std::vector<AnnouncedTensor>& tensors,
                                                                std::size_t packed_bytes) const;
-  void receive_bytes(distributed::ProcessGroup& group, int root, tensor::Tensor& place) const;
+  void receive_bytes(const Line& line, int root, tensor::Tensor& place) const;
 
   WeightStore& store_;
   Settings settings_;
@@ -111,7 +114,7 @@ class Broadcasts {
   std::set<std::string> names_;  // of the model's tensors
 
   // Of the thread:
-  Group trl_, vllm_;
+  Line trl_, vllm_;
   std::size_t packed_bytes_ = 0;
   std::map<std::string, tensor::Tensor> staged_;
   std::string failure_;  // of the last update, until it has been reported

@@ -6,7 +6,7 @@
 //   store.replace(weights);                          tensors of this process, which nobody writes to from here on
 //   spec.weights = store.find("policy");
 //
-// Nothing is copied but what is replaced. Adapters stay over the base's new tensors; what an adapter brought itself
+// Nothing is copied but what is replaced, and of that only what does not lie where the model does, or lies in host memory. Adapters stay over the base's new tensors; what an adapter brought itself
 // (A, B, modules to save) stays as it is.
 //
 // find() from any thread; changes one at a time, from any thread but the engine's.
@@ -53,11 +53,13 @@ class WeightStore {
   void load_adapter(const std::string& name, const std::filesystem::path& directory, bool in_place);
   void unload_adapter(const std::string& name);
 
-  // Base tensors under the names of the checkpoint, of the model's type or another floating one. `name`: of the version
-  // that they make; empty: its number.
+  // Base tensors under the names of the checkpoint, of the model's type or another floating one. Those in the memory of a GPU that are
+  // as the model's are become the model's: nobody writes to them from here on. `name`: of the version that they make; empty: its number.
   void update(const std::vector<model::NamedTensor>& tensors, const std::string& name = {});
   // All of the base's weights, adapter included, which stay as they are from here on; nothing is copied.
   void replace(std::shared_ptr<const model::DecoderWeights> weights, const std::string& name = {});
+  // Where the model lies.
+  [[nodiscard]] at::Device device() const;
   // Raises what update() would say of a tensor of that name and shape.
   void check(const std::string& name, const std::vector<std::int64_t>& shape) const;
 

@@ -70,7 +70,7 @@ class BroadcastSync {
     double seconds = 120.0;                              // for the meeting, and for each broadcast and barrier
     std::size_t packed_bytes = std::size_t{256} << 20U;  // of a buffer, or of one list of axolotl's
     bool lists = true;                                   // axolotl's, where the server takes them
-    int device = 0;                                      // the GPU of NCCL
+    int device = 0;                                      // the GPU of NCCL: that of the weights
   };
 
   // `start_seconds`: how long the first push waits for the server to be up; `tell` hears that it does.

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -72,7 +72,7 @@ RLALGO_INLINE void Broadcasts::touch(bool open) {
 RLALGO_INLINE void Broadcasts::fail(const std::exception& error) {
   failure_ = error.what();
   staged_.clear();
-  trl_.reset();
+  trl_ = {};
   touch(false);
 }
 
@@ -95,24 +95,26 @@ RLALGO_INLINE void Broadcasts::put_in_force() {
   if (!tensors.empty()) store_.update(tensors);
 }
 
-RLALGO_INLINE void Broadcasts::receive_bytes(distributed::ProcessGroup& group, int root, tensor::Tensor& place) const {
-  if (group.size() == 2)
-    group.receive(place, std::max(most_bytes_, static_cast<std::size_t>(place.nbytes())), settings_.seconds);
+RLALGO_INLINE void Broadcasts::receive_bytes(const Line& line, int root, tensor::Tensor& place) const {
+  if (line.group->size() == 2)
+    line.group->receive(place, std::max(most_bytes_, static_cast<std::size_t>(place.nbytes())), settings_.seconds);
   else
-    group.broadcast(place, root, settings_.seconds);
+    line.group->broadcast(place, root, settings_.seconds);
 }
 
-RLALGO_INLINE tensor::Tensor Broadcasts::receive_one(distributed::ProcessGroup& group, int root,
-                                                     const AnnouncedTensor& what) const {
-  tensor::Tensor out = tensor::empty(what.shape, at::TensorOptions().dtype(what.type));
-  receive_bytes(group, root, out);
+RLALGO_INLINE tensor::Tensor Broadcasts::receive_one(const Line& line, int root, const AnnouncedTensor& what) const {
+  tensor::Tensor out = tensor::empty(what.shape, at::TensorOptions().dtype(what.type).device(line.device));
+  receive_bytes(line, root, out);
   return out;
 }
 
-RLALGO_INLINE Broadcasts::Group Broadcasts::join(const distributed::Store& store, Transport transport, int rank,
-                                                 int size) const {
-  if (transport == Transport::gloo) return distributed::join_gloo(store, rank, size, settings_.seconds);
-  return distributed::join_nccl(store, distributed::NcclLibrary::load(), rank, size, settings_.seconds);
+RLALGO_INLINE Broadcasts::Line Broadcasts::join(const distributed::Store& store, Transport transport, int rank,
+                                                int size) const {
+  if (transport == Transport::gloo) return {.group = distributed::join_gloo(store, rank, size, settings_.seconds)};
+  const at::Device device = store_.device();
+  return {.group = distributed::join_nccl(store, distributed::NcclLibrary::load(), rank, size, settings_.seconds,
+                                          std::max<int>(0, device.index())),
+          .device = device};
 }
 
 RLALGO_INLINE void Broadcasts::open(std::uint16_t port, Transport transport, Done done) {
@@ -124,7 +126,7 @@ RLALGO_INLINE void Broadcasts::open(std::uint16_t port, Transport transport, Don
   run(done, [this, port, transport, done] {
     staged_.clear();
     failure_.clear();
-    trl_.reset();  // its store may be what holds the port
+    trl_ = {};  // its store may be what holds the port
     std::unique_ptr<distributed::Store> store;
     try {
       store = std::make_unique<distributed::Store>(distributed::Store::listen(settings_.address, port));
@@ -148,14 +150,14 @@ RLALGO_INLINE void Broadcasts::open(std::uint16_t port, Transport transport, Don
 RLALGO_INLINE void Broadcasts::announce(std::vector<AnnouncedTensor> tensors, Done done) {
   run(done, [this, tensors = std::move(tensors), done] {
     if (!failure_.empty()) detail::refuse_broadcast(failure_);
-    if (!trl_) detail::refuse_act("no communicator is open", "POST /init_communicator/ before");
+    if (!trl_.group) detail::refuse_act("no communicator is open", "POST /init_communicator/ before");
     check(tensors);
     touch(true);
     done(nullptr);
     try {
-      for (const AnnouncedTensor& one : tensors) staged_.insert_or_assign(one.name, receive_one(*trl_, 1, one));
+      for (const AnnouncedTensor& one : tensors) staged_.insert_or_assign(one.name, receive_one(trl_, 1, one));
       if (complete()) put_in_force();
-      trl_->barrier(settings_.seconds);
+      trl_.group->barrier(settings_.seconds);
       touch(true);
     } catch (const std::exception& error) {
       fail(error);
@@ -175,7 +177,7 @@ RLALGO_INLINE void Broadcasts::close(Done done) {
   run(done, [this, done] {
     staged_.clear();
     failure_.clear();
-    trl_.reset();
+    trl_ = {};
     touch(false);
     done(nullptr);
   });
@@ -183,7 +185,7 @@ RLALGO_INLINE void Broadcasts::close(Done done) {
 
 RLALGO_INLINE void Broadcasts::join(Meeting meeting, Done done) {
   run(done, [this, meeting = std::move(meeting), done] {
-    vllm_.reset();
+    vllm_ = {};
     const auto store = distributed::Store::connect(meeting.host, meeting.port, meeting.size, settings_.seconds);
     vllm_ = join(store, meeting.transport, meeting.rank, meeting.size);
     packed_bytes_ = meeting.packed_bytes;
@@ -194,7 +196,7 @@ RLALGO_INLINE void Broadcasts::join(Meeting meeting, Done done) {
 RLALGO_INLINE void Broadcasts::receive(std::vector<AnnouncedTensor> tensors, std::optional<std::size_t> packed_bytes,
                                        Received received, Done failed) {
   run(std::move(failed), [this, tensors = std::move(tensors), packed_bytes, received = std::move(received)] {
-    if (!vllm_)
+    if (!vllm_.group)
       detail::refuse_act("the trainer has not been met",
                          "POST /init_weight_transfer_engine with its master_address before");
     check(tensors);
@@ -203,9 +205,9 @@ RLALGO_INLINE void Broadcasts::receive(std::vector<AnnouncedTensor> tensors, std
       if (const std::size_t limit = packed_bytes.value_or(packed_bytes_); limit > 0)
         out = receive_packed(tensors, limit);
       else
-        for (const AnnouncedTensor& one : tensors) out.emplace_back(one.name, receive_one(*vllm_, 0, one));
+        for (const AnnouncedTensor& one : tensors) out.emplace_back(one.name, receive_one(vllm_, 0, one));
     } catch (const std::exception& error) {
-      vllm_.reset();
+      vllm_ = {};
       detail::refuse_broadcast(error.what());
     }
     received(std::move(out));
@@ -219,15 +221,15 @@ RLALGO_INLINE std::vector<model::NamedTensor> Broadcasts::receive_packed(const s
   for (std::size_t begin = 0; begin < tensors.size();) {
     std::size_t end = begin, total = 0;
     while (end < tensors.size() && total <= packed_bytes) total += detail::bytes_of(tensors[end++]);
-    tensor::Tensor buffer = tensor::empty({static_cast<std::int64_t>(total)}, at::TensorOptions().dtype(at::kByte));
-    receive_bytes(*vllm_, 0, buffer);
-    const unsigned char* from = buffer.const_data_ptr<unsigned char>();
-    for (; begin < end; ++begin) {
-      tensor::Tensor one = tensor::empty(tensors[begin].shape, at::TensorOptions().dtype(tensors[begin].type));
-      const std::size_t size = detail::bytes_of(tensors[begin]);
-      if (size > 0) std::memcpy(one.mutable_data_ptr(), from, size);
+    tensor::Tensor buffer =
+        tensor::empty({static_cast<std::int64_t>(total)}, at::TensorOptions().dtype(at::kByte).device(vllm_.device));
+    receive_bytes(vllm_, 0, buffer);
+    for (std::int64_t from = 0; begin < end; ++begin) {
+      const tensor::Tensor one = tensor::empty(tensors[begin].shape, buffer.options().dtype(tensors[begin].type));
+      const auto size = static_cast<std::int64_t>(detail::bytes_of(tensors[begin]));
+      one.view({-1}).view(at::kByte).copy_(buffer.narrow(0, from, size));
       from += size;
-      out.emplace_back(tensors[begin].name, std::move(one));
+      out.emplace_back(tensors[begin].name, one);
     }
   }
   return out;

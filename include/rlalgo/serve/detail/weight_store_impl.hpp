@@ -250,6 +250,11 @@ RLALGO_INLINE void WeightStore::check(const std::string& name, const std::vector
                   .remedy = "send the names of the checkpoint; the whole update was refused"});
 }
 
+RLALGO_INLINE at::Device WeightStore::device() const {
+  const std::lock_guard lock(mutex_);
+  return base_weights_->embedding.device();
+}
+
 RLALGO_INLINE void WeightStore::update(const std::vector<model::NamedTensor>& sent, const std::string& name) {
   const std::lock_guard one_at_a_time(changing_);
   const c10::NoGradGuard no_grad;
@@ -276,7 +281,9 @@ RLALGO_INLINE void WeightStore::update(const std::vector<model::NamedTensor>& se
                          [&, &wanted = name, &sent = value](const std::string& known, tensor::Tensor& place,
                                                             const auto&, model::WeightRole) {
                            if (known == wanted)
-                             place = sent.to(place.device(), place.scalar_type()).contiguous().clone();
+                             place = sent.to(place.device(), place.scalar_type(), /*non_blocking=*/false,
+                                             /*copy=*/sent.is_cpu())
+                                         .contiguous();
                          });
     // A map that was in 4 or 8 bits is whole from then on.
     model::visit_maps(untied_, *next, [&, &wanted = name](const std::string& path, model::Linear& map, auto, bool) {
