@@ -70,3 +70,9 @@ TEST_CASE("CUDA is not loaded where there is no driver") {
   CHECK(number_raised_by([] { (void)tensor::load_cuda(); }) == "tensor.8");
   CHECK_FALSE(tensor::cuda_is_loaded());
 }
+
+TEST_CASE("a process whose LibTorch does not see its CUDA half is told to load it first") {
+  support::needs(!tensor::find_cuda_driver(), "this machine has a driver of NVIDIA's");
+  CHECK(lacks(raised_by([] { tensor::check_cuda_is_seen({.folder = "/lib"}); }),
+              {"tensor.10", "too late", "/lib", "choose_device"}) == "");
+}

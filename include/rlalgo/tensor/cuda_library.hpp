@@ -10,7 +10,7 @@
 // unless it is set), sums of bfloat16 products in float32 throughout.
 //
 // Errors: [rlalgo.tensor.8] there is no NVIDIA driver, or no GPU that this process may use; [.9] the driver is too old
-// for this LibTorch; [.10] libtorch_cuda.so cannot be loaded; [.11] a GPU is older than LibTorch's kernels.
+// for this LibTorch; [.10] libtorch_cuda.so cannot be loaded, or is loaded too late; [.11] a GPU is older than LibTorch's kernels.
 #pragma once
 
 #include <cstddef>
@@ -52,7 +52,11 @@ struct TorchBuild {
 // Raises what stands in the way of computing on `driver` with `build`.
 void check_cuda_driver(const std::optional<CudaDriver>& driver, const TorchBuild& build);
 
-// Loads CUDA; how many GPUs there are, one at least. Later calls find it loaded. Any thread.
+// Raises where LibTorch does not know of its CUDA half though it is loaded: it looks for it once, at the first backward pass, seed
+// (at::manual_seed) or allocation on a GPU of the process.
+void check_cuda_is_seen(const TorchBuild& build);
+
+// Loads CUDA; how many GPUs there are, one at least. Later calls find it loaded. Any thread; before the first backward pass and seed of the process.
 int load_cuda();
 
 [[nodiscard]] bool cuda_is_loaded();

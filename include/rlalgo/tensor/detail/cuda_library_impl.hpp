@@ -17,6 +17,7 @@
 #include <utility>
 
 #include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -161,6 +162,17 @@ RLALGO_INLINE void check_cuda_driver(const std::optional<CudaDriver>& driver, co
   }
 }
 
+RLALGO_INLINE void check_cuda_is_seen(const TorchBuild& build) {
+  if (!at::detail::getCUDAHooks().hasCUDART())
+    core::raise("tensor", 10,
+                {.what = "LibTorch's CUDA half was loaded too late",
+                 .found = "a backward pass or a seed of LibTorch's before it: LibTorch looks for that half once, and "
+                          "then does without",
+                 .where = build.folder,
+                 .remedy = std::string("call tensor::choose_device() or tensor::load_cuda() before them, ") +
+                           detail::no_cuda_remedy});
+}
+
 RLALGO_INLINE bool cuda_is_loaded() { return c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA); }
 
 RLALGO_INLINE int load_cuda() {
@@ -190,6 +202,7 @@ RLALGO_INLINE int load_cuda() {
                              detail::no_cuda_remedy});
     }
   }
+  check_cuda_is_seen(build);
   if (!cuda_is_loaded() || count() < 1)
     core::raise("tensor", 10,
                 {.what = "LibTorch's CUDA half finds no GPU",
