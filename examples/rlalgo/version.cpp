@@ -54,15 +54,16 @@ void print_devices(std::ostream& out) {
   out << "\n";
   try {
     tensor::check_cuda_driver(driver, build);
-    out << "  CUDA can be used: " << (tensor::load_cuda() > 0 ? "yes" : "no") << "\n";
+    (void)tensor::load_cuda();
+    out << "  CUDA can be used: yes\n";
   } catch (const core::Error& error) {
     out << "  CUDA cannot be used: " << error.what() << "\n";
   }
   try {
     const int nccl = distributed::NcclLibrary::load()->version();
     out << "  NCCL " << nccl / 10000 << "." << nccl / 100 % 100 << "." << nccl % 100 << "\n";
-  } catch (const core::Error&) {
-    out << "  NCCL is not there: several GPUs need it\n";
+  } catch (const core::Error& error) {
+    out << "  NCCL, which several GPUs need, cannot be used: " << error.what() << "\n";
   }
 }
 

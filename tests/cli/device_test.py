@@ -88,7 +88,8 @@ def a_driver_that_does_not_fit_is_said_before_a_model_is_loaded(c):
     c.no_output()
     dpo(c, env=old).expect(0, "device: auto is the CPU, though there is a GPU", "CUDA 12.9")
     text = c.run("version", env=old).expect(0).out
-    assert "cuda:0 (Fake GPU 0" in text and "CUDA cannot be used: [rlalgo.tensor.9]" in text, text
+    assert "cuda:0 (Fake GPU 0" in text and "\n  CUDA cannot be used: [rlalgo.tensor.9]" in text, text
+    assert "NCCL, which several GPUs need, cannot be used: [rlalgo.distributed.1" in text, text
 
 
 @case
