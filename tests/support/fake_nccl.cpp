@@ -50,7 +50,7 @@ constexpr int no_device = 100, invalid_value = 1;
 
 // What reaches the GPU's memory goes through it, where a test's device has memory that is closed otherwise.
 using Access = void (*)(void (*)(void*), void*);
-std::atomic<Access> access = nullptr;
+std::atomic<Access> memory_access = nullptr;
 
 int number(const char* variable, int otherwise) {
   const char* const set = std::getenv(variable);
@@ -92,7 +92,7 @@ class Queue {
       if (tasks_.empty()) return;
       auto task = std::move(tasks_.front());  // its place stays taken until it is done
       lock.unlock();
-      if (const Access through = access; through != nullptr)
+      if (const Access through = memory_access; through != nullptr)
         through([](void* given) { (*static_cast<std::function<void()>*>(given))(); }, &task);
       else
         task();
@@ -439,7 +439,7 @@ void note_leaving(const char* how) {
 
 extern "C" {
 
-void fake_cuda_access_through(Access through) { access = through; }
+void fake_cuda_access_through(Access through) { memory_access = through; }
 
 int ncclGetVersion(int* version) {
   *version = number("FAKE_NCCL_VERSION", 22800);

@@ -29,10 +29,11 @@ constexpr auto type = c10::DeviceType::PrivateUse1;
 struct State {
   struct Region {
     std::size_t bytes = 0;
-    int open = 0;  // copies that are under way
+    int open = 0;  // copies and kernels that are under way
   };
   std::mutex mutex;
   std::map<void*, Region> regions;
+  int kernels = 0;  // that are under way, on any thread
   Counts counts;
   std::atomic<bool> fail{false};
   std::size_t memory = 0, held = 0, peak = 0;  // bytes: that it says it has, taken, at most
@@ -81,10 +82,11 @@ class Memory final : public c10::DeviceAllocator {
       if (state().fail.exchange(false))
         C10_THROW_ERROR(OutOfMemoryError, "FAR out of memory. Tried to allocate " + std::to_string(bytes) + " bytes");
       const std::size_t size = (bytes + page - 1) / page * page;
-      memory = ::mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      TORCH_CHECK(memory != MAP_FAILED, "no memory for the far device");
       const std::lock_guard lock(state().mutex);
-      state().regions[memory] = {size, 0};
+      const int open = state().kernels;
+      memory = ::mmap(nullptr, size, open > 0 ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      TORCH_CHECK(memory != MAP_FAILED, "no memory for the far device");
+      state().regions[memory] = {size, open};
       state().held += size;
       state().peak = std::max(state().peak, state().held);
       if (!in_fallback) ++state().counts.allocations;
@@ -331,9 +333,9 @@ void run_kernel(const std::function<void()>& f) {
   State& s = state();
   const auto protect = [&](int change, int protection) {
     const std::lock_guard lock(s.mutex);
+    s.kernels += change;
     for (auto& [memory, region] : s.regions) {
-      const int before = region.open;
-      region.open += change;
+      const int before = std::exchange(region.open, region.open + change);
       if (before == 0 || region.open == 0) ::mprotect(memory, region.bytes, protection);
     }
   };
