@@ -15,6 +15,7 @@
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/model/lora.hpp>
 #include <rlalgo/model/save.hpp>
+#include <rlalgo/tensor/functions.hpp>
 
 #include <support/catch.hpp>
 #include <support/decoders.hpp>
@@ -299,4 +300,21 @@ TEST_CASE("a device takes 2,048 tokens of prompts a pass, and no more memory for
     CHECK(chunked[c].ids == exact[c].ids);
   }
   CHECK(more > operators + 2 * operators / tokens);  // three passes more
+}
+
+TEST_CASE("the device refuses tensors of the host among its own, and products of whole numbers, as a GPU does") {
+  const auto numbers = at::TensorOptions().dtype(at::kFloat);
+  const tensor::Tensor here = tensor::ones({2, 2}, numbers), there = here.to(support::far::device());
+  const auto refuses = [](const auto& act) {
+    try {
+      act();
+    } catch (const c10::Error&) {
+      return true;
+    }
+    return false;
+  };
+  CHECK_FALSE(refuses([&] { (void)there.add(there.sum().to(at::kCPU)); }));
+  CHECK(refuses([&] { (void)there.add(here); }));
+  CHECK(refuses([&] { (void)tensor::concatenate({there, here}, 0); }));
+  CHECK(refuses([&] { (void)tensor::mm(there.to(at::kLong), there.to(at::kLong)); }));
 }

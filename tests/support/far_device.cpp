@@ -238,7 +238,30 @@ void record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   stack->insert(stack->end(), results.begin(), results.end());
 }
 
+// What CUDA refuses and the CPU, which computes here, would take: tensors of the host among those of the device (single numbers may be,
+// and indices), products of whole numbers.
+void check_as_a_gpu(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  const std::size_t count = op.schema().arguments().size();
+  std::vector<at::Tensor> tensors;
+  for (auto at = stack.end() - static_cast<std::ptrdiff_t>(count); at != stack.end(); ++at) {
+    if (at->isTensor()) tensors.push_back(at->toTensor());
+    if (at->isTensorList())
+      for (const at::Tensor& one : at->toTensorVector()) tensors.push_back(one);
+  }
+  const std::string name = op.schema().name();
+  const bool product = name == "aten::mm" || name == "aten::addmm" || name == "aten::bmm" || name == "aten::baddbmm" ||
+                       name == "aten::addmm_" || name == "aten::baddbmm_";
+  for (const at::Tensor& one : tensors) {
+    if (!one.defined()) continue;
+    TORCH_CHECK(one.is_privateuseone() || one.dim() == 0, c10::toString(op.operator_name()), ": a tensor of the host, ",
+                one.sizes(), ", among those of the device");
+    TORCH_CHECK(!product || one.is_floating_point(), c10::toString(op.operator_name()), ": no product on a GPU in ",
+                c10::toString(one.scalar_type()));
+  }
+}
+
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (!in_fallback) check_as_a_gpu(op, *stack);
   if (state().graph) return record(op, stack);
   if (!state().replays) {
     const std::lock_guard lock(state().mutex);
