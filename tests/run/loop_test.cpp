@@ -478,6 +478,36 @@ TEST_CASE("evaluations are records of their own with prefixed names") {
   CHECK(shape == "0e 1 2e 3 4e 4 ");
 }
 
+TEST_CASE("an evaluation says how many tokens the method has counted, else those of all steps; after a resume too") {
+  for (const bool counts : {true, false}) {
+    const fake::TempDir dir;
+    const auto evaluated = [&](std::int64_t steps, bool resumes) {
+      fake::Run run;
+      auto callbacks = run.callbacks();
+      callbacks.train_step = [counts, inner = callbacks.train_step](std::int64_t step) {
+        StepResult out = inner(step);
+        if (counts && step % 2 == 0) out.metrics.last("num_tokens", 1000.0 + static_cast<double>(step));
+        return out;
+      };
+      callbacks.evaluate = [] { return rlalgo::core::Metrics(); };
+      LoopConfig config = fake::config(dir.path, steps);
+      config.eval = Cadence::steps(steps);
+      if (resumes) config.resume_from_checkpoint = latest_checkpoint(dir.path);
+      Loop(config, callbacks).run();
+      std::ifstream in(dir.path / "metrics.jsonl");
+      std::int64_t out = -1;
+      for (std::string line; std::getline(in, line);)
+        if (const Json json = Json::parse(line); json.contains("eval_num_tokens"))
+          out = json["eval_num_tokens"].get<std::int64_t>();
+      CHECK(Json::parse(fake::read(dir.path / "trainer_state.json"))["num_input_tokens_seen"] == out);
+      return out;
+    };
+    CHECK(evaluated(3, false) == (counts ? 1002 : 30));
+    CHECK(evaluated(4, true) == (counts ? 1002 : 40));
+    CHECK(evaluated(5, true) == (counts ? 1004 : 50));
+  }
+}
+
 TEST_CASE("the last step is evaluated whatever the interval, once, after a resume too") {
   const fake::TempDir dir;
   fake::Run run;

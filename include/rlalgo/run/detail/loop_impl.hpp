@@ -109,10 +109,24 @@ class Loop::Body {
   // Sums over the whole run, resumed parts included.
   struct Totals {
     double loss = 0.0;
-    std::int64_t tokens = 0;
-    [[nodiscard]] Json json() const { return {{"loss", loss}, {"tokens", tokens}}; }
+    std::int64_t tokens = 0;                      // of all steps
+    std::optional<std::int64_t> num_tokens = {};  // the metric of that name, where the method has it
+    [[nodiscard]] std::int64_t seen() const { return num_tokens.value_or(tokens); }
+    void add(const StepResult& step) {
+      loss += step.loss;
+      tokens += step.tokens;
+      if (const double said = step.metrics.value("num_tokens"); std::isfinite(said))
+        num_tokens = static_cast<std::int64_t>(said);
+    }
+    [[nodiscard]] Json json() const {
+      Json out = {{"loss", loss}, {"tokens", tokens}};
+      if (num_tokens) out["num_tokens"] = *num_tokens;
+      return out;
+    }
     static Totals from(const Json& json) {
-      return {json.at("loss").get<double>(), json.at("tokens").get<std::int64_t>()};
+      Totals out{json.at("loss").get<double>(), json.at("tokens").get<std::int64_t>()};
+      if (json.contains("num_tokens")) out.num_tokens = json["num_tokens"].get<std::int64_t>();
+      return out;
     }
   };
 
@@ -306,8 +320,7 @@ RLALGO_INLINE void Loop::Body::one_step() {
   const double epoch_before = epoch_;
   ++step_;
   epoch_ = result.epoch;
-  totals_.loss += result.loss;
-  totals_.tokens += result.tokens;
+  totals_.add(result);
   window_.add(result, seconds);
   watchdog_.step_ended();
   for (const std::string& warning : result.warnings)
@@ -327,7 +340,7 @@ RLALGO_INLINE void Loop::Body::evaluate() {
     return callbacks_.evaluate();
   }();
   Record record = evaluation_record(step_, epoch_, metrics, watch.seconds());
-  record.values.insert(record.values.end() - 1, {"eval_num_tokens", static_cast<double>(totals_.tokens)});
+  record.values.insert(record.values.end() - 1, {"eval_num_tokens", static_cast<double>(totals_.seen())});
   emit(record);
   evaluated_ = step_;
 }
@@ -379,7 +392,7 @@ RLALGO_INLINE TrainerState Loop::Body::trainer_state() const {
           .logging_steps = config_.logging_steps,
           .save_steps = config_.save.every,
           .eval_steps = config_.eval.every,
-          .tokens = totals_.tokens,
+          .tokens = totals_.seen(),
           .train_batch_size = config_.train_batch_size};
 }
 
