@@ -46,7 +46,7 @@ struct OwnKernels {
   template <class... T>
   [[nodiscard]] const cuda::Kernels* take(cuda::Kernel kernel, const Tensor& first, const T&... others) const {
     if (table == nullptr || !cuda::in_use(kernel) || !readable(first)) return nullptr;
-    const auto fits = [&](const Tensor& x) {
+    [[maybe_unused]] const auto fits = [&](const Tensor& x) {
       return !x.defined() || (readable(x) && x.scalar_type() == first.scalar_type());
     };
     return (fits(others) && ...) ? table : nullptr;
