@@ -173,7 +173,9 @@ TEST_CASE("a server takes its share of the device, says so, and refuses at once 
   }
   // Of a few pages: the model's longest request does not fit.
   const auto decoder = served::decoder();
-  const inference::EngineConfig engine = inference::EngineConfig{.max_slots = 8}.for_weights(decoder->weights());
+  const inference::EngineConfig engine =
+      inference::EngineConfig{.max_slots = 8, .prefill_rows = inference::prefill_rows_of(support::far::device())}
+          .for_weights(decoder->weights());
   const inference::MemoryShare share =
       inference::memory_share(decoder->config(), decoder->weights(), engine, 1.0, served::model().length_limit());
   const double bare = share.weights + share.passes;

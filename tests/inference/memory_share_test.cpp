@@ -64,9 +64,12 @@ TEST_CASE("a share follows the engine: slots, rows of prompts, an adapter that i
   CHECK(share({.max_slots = 16}, 100).passes - one.passes >= 8.0 * 8.0 * static_cast<double>(c.vocab_size));
   CHECK(share({.max_slots = 8}, 200).passes > one.passes);
   // A pass with more prompts has more activations; what its attention keeps is bounded.
-  CHECK(share({.max_slots = 8, .prefill_rows = 2048}, 100).passes -
-            share({.max_slots = 8, .prefill_rows = 256}, 100).passes >=
+  CHECK(share({.max_slots = 8, .prefill_rows = 2048}, 1000).passes -
+            share({.max_slots = 8, .prefill_rows = 256}, 1000).passes >=
         (2048 - 256) * 6.0 * 4.0 * static_cast<double>(c.hidden_size));
+  // No more than all slots can have.
+  CHECK(share({.max_slots = 8, .prefill_rows = 2048}, 10).passes ==
+        share({.max_slots = 8, .prefill_rows = 80}, 10).passes);
   CHECK(share({.max_slots = 8, .prefill_rows = 2048}, 1'000'000).passes < 1.2e9);
   CHECK(share({.max_slots = 8}, 100).passes == share({.max_slots = 8, .prefill_rows = 256}, 100).passes);  // of the CPU
   CHECK(share({.max_slots = 8, .merge_adapter = true}, 100).copies ==

@@ -76,16 +76,17 @@ struct MemoryShare {
   }
   const auto element = static_cast<double>(weights.embedding.element_size());
   const std::int64_t heads = config.heads + 2 * config.kv_heads;
-  const auto numbers = static_cast<double>((settings.max_slots + settings.prefill_rows) *
+  const std::int64_t prompts = std::min(settings.prefill_rows, settings.max_slots * longest);
+  const auto numbers = static_cast<double>((settings.max_slots + prompts) *
                                            (6 * config.hidden_size + 2 * heads * config.head_dim + 3 * width));
   const auto logits = static_cast<double>(settings.max_slots * config.vocab_size);
-  // What attention by operators gathers and keeps (attention_pieces.hpp): of all that decode, or of a prompt.
+  // What attention by operators gathers and keeps (attention_pieces.hpp): of all that decode, or of one prompt.
   constexpr AttentionPieces pieces;
   const std::int64_t row = longest * 2 * config.kv_heads * config.head_dim;
   const auto gathered = static_cast<double>(std::max(row, std::min(pieces.gathered, settings.max_slots * row)));
   const std::int64_t heads_of_row = longest * config.heads;
-  const auto scores = static_cast<double>(std::max(
-      heads_of_row, std::min(pieces.scores, std::max(settings.max_slots, settings.prefill_rows) * heads_of_row)));
+  const std::int64_t rows = std::max(settings.max_slots, std::min(settings.prefill_rows, longest));
+  const auto scores = static_cast<double>(std::max(heads_of_row, std::min(pieces.scores, rows * heads_of_row)));
   const auto carried = static_cast<double>(config.carried()) * 4.0;  // of layers with a state
   out.passes =
       numbers * element + gathered * (element + 12.0) + logits * (element + 4.0) + 3.0 * scores * 4.0 +
