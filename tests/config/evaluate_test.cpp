@@ -38,13 +38,14 @@ config::RunConfig two_steps(const support::ScratchDirectory& scratch,
           (scratch.path() / "out").string() + "\n" + more));
 }
 
-// What a training logged at evaluations, by step, without times.
+// What a training logged at evaluations, by step, without the tokens that it had trained on.
 std::map<std::int64_t, run::Record> logged(const fs::path& output) {
   std::map<std::int64_t, run::Record> out;
   std::ifstream lines(output / "metrics.jsonl");
   for (std::string line; std::getline(lines, line);)
     if (const run::Json json = run::Json::parse(line); json.contains("eval_loss"))
-      out[json.at("step")] = run::to_record(json);
+      std::erase_if((out[json.at("step")] = run::to_record(json)).values,
+                    [](const auto& value) { return value.first == "eval_num_tokens"; });
   return out;
 }
 

@@ -486,6 +486,7 @@ TEST_CASE("an evaluation says how many tokens the method has counted, else those
       auto callbacks = run.callbacks();
       callbacks.train_step = [counts, inner = callbacks.train_step](std::int64_t step) {
         StepResult out = inner(step);
+        out.metrics = {};
         if (counts && step % 2 == 0) out.metrics.last("num_tokens", 1000.0 + static_cast<double>(step));
         return out;
       };

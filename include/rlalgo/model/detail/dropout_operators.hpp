@@ -18,9 +18,9 @@ inline Tensor philox_words(core::PhiloxKey key, std::uint64_t step, const Tensor
   auto k0 = static_cast<std::uint32_t>(key.seed);
   auto k1 = static_cast<std::uint32_t>(key.seed >> 32U) ^ (static_cast<std::uint32_t>(key.stream) * 0x9E3779B9U);
   const auto one = [&](std::uint64_t word) { return index.new_full({1}, static_cast<std::int64_t>(word & low)); };
-  std::array<Tensor, 4> c = {index.bitwise_and(low), index.__rshift__(32), one(step), one(step >> 32U)};
+  std::array<Tensor, 4> c = {index.bitwise_and(low), index.bitwise_right_shift(32), one(step), one(step >> 32U)};
   // The upper 32 bits of a product, which may be above 2⁶³.
-  const auto upper = [&](const Tensor& product) { return product.__rshift__(32).bitwise_and_(low); };
+  const auto upper = [&](const Tensor& product) { return product.bitwise_right_shift(32).bitwise_and_(low); };
   for (int round = 0; round < 10; ++round) {
     const Tensor p0 = c[0].mul(std::int64_t{0xD2511F53}), p1 = c[2].mul(std::int64_t{0xCD9E8D57});
     c = {c[1].bitwise_xor(upper(p1)).bitwise_xor_(static_cast<std::int64_t>(k0)), p1.bitwise_and(low),
@@ -61,7 +61,8 @@ inline Tensor dropped_there(const DropoutMask& mask, std::int64_t n, std::int64_
       fill(some, 4 * begin);
     else
       out.narrow(0, begin, some.size(0))
-          .copy_(words(some.__rshift__(2)).gather(0, some.bitwise_and(3).unsqueeze(0)).squeeze(0).lt(threshold));
+          .copy_(
+              words(some.bitwise_right_shift(2)).gather(0, some.bitwise_and(3).unsqueeze(0)).squeeze(0).lt(threshold));
   }
   return out;
 }
