@@ -183,7 +183,6 @@ MUTANTS = {
         ("no barrier in the sort", "apart > 0; apart /= 2) {\n      __syncthreads();", "apart > 0; apart /= 2) {"),
         ("what is behind the last key is sorted in", "shared.keys[i] = ~std::uint64_t{0};", "shared.keys[i] = 0;"),
         ("the mass of top_p is that of the kept", "double total = all;", "double total = 0.0;"),
-        ("nothing is kept of a small top_p", "kept == 0 || before", "before"),
         ("min_p drops the last", "while (kept > 1 && shared.weights[kept - 1] < ask.min_p)", "while (kept > 0 && shared.weights[kept - 1] <= ask.min_p + 2.0)"),
         ("a mass that is not reached is taken for all", "kept = ~0U;", "kept = count;"),
         ("kept ids are walked by logit", "shared.keys[i] = exchanged(shared.keys[i]);\n  sort_keys<Threads>(shared, kept);", "shared.keys[i] = exchanged(shared.keys[i]);\n  __syncthreads();"),

@@ -236,6 +236,13 @@ TEST_CASE("Truncated draws are of what top_k, top_p and min_p keep, by id") {
   }
 }
 
+TEST_CASE("Zeros of two signs are one number: the smaller id comes first") {
+  const Drawn found = drawn(std::vector<float>{-3.0F, -0.0F, 0.0F, -5.0F}, 4, {{.scale = 1.0F, .likely = 2}}, 0, false);
+  REQUIRE(found.likely[0].size() == 2);
+  CHECK(found.likely[0][0].id == 1);
+  CHECK(found.likely[0][1].id == 2);
+}
+
 TEST_CASE("More kept ids than a block holds are not known, and are said to be") {
   const std::int64_t vocabulary = 3 * cuda::draw_kept;
   const std::vector<float> flat(static_cast<std::size_t>(vocabulary), 0.5F);
