@@ -34,31 +34,21 @@ void check(std::int64_t width, std::int64_t count, const std::vector<std::int64_
   if (count > 500) CHECK(static_cast<double>(zeros) == Approx(static_cast<double>(n) * probability).epsilon(0.3));
   const Memory<T> there(x), out(n);
   const Memory<std::int64_t> numbers(rows);
-  must_work(cuda::dropout({.x = there.data(),
-                           .out = out.data(),
-                           .rows = rows.empty() ? nullptr : numbers.data(),
-                           .count = count,
-                           .width = width,
-                           .seed = seed,
-                           .draw = draw,
-                           .module = module,
-                           .threshold = threshold,
-                           .keep = keep,
-                           .element = element_of<T>},
-                          nullptr));
+  cuda::Dropout asked{.x = there.data(),
+                      .out = out.data(),
+                      .rows = rows.empty() ? nullptr : numbers.data(),
+                      .count = count,
+                      .width = width,
+                      .seed = seed,
+                      .draw = draw,
+                      .module = module,
+                      .threshold = threshold,
+                      .keep = keep,
+                      .element = element_of<T>};
+  must_work(cuda::dropout(asked, nullptr));
   CHECK(same_bits(out.values(), expected));
-  must_work(cuda::dropout({.x = there.data(),
-                           .out = there.data(),  // in place
-                           .rows = rows.empty() ? nullptr : numbers.data(),
-                           .count = count,
-                           .width = width,
-                           .seed = seed,
-                           .draw = draw,
-                           .module = module,
-                           .threshold = threshold,
-                           .keep = keep,
-                           .element = element_of<T>},
-                          nullptr));
+  asked.out = there.data();  // in place
+  must_work(cuda::dropout(asked, nullptr));
   CHECK(same_bits(there.values(), expected));
 }
 

@@ -8,13 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include <c10/core/GradMode.h>
-
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/optim/adafactor.hpp>
 #include <rlalgo/optim/detail/by_parameter.hpp>
-#include <rlalgo/optim/detail/named_state.hpp>
+#include <rlalgo/optim/detail/entries.hpp>
 #include <rlalgo/optim/detail/on_device.hpp>
 #include <rlalgo/optim/detail/rates.hpp>
 
@@ -135,9 +133,7 @@ RLALGO_INLINE void Adafactor::set_momentum(double beta1) {
 
 RLALGO_INLINE void Adafactor::set_rates(const Rates& rates) { detail::take_rates(entries_, rates); }
 
-RLALGO_INLINE void Adafactor::zero_grad() {
-  for (Entry& e : entries_) e.parameter.value.mutable_grad() = Tensor();
-}
+RLALGO_INLINE void Adafactor::zero_grad() { detail::drop_gradients(entries_); }
 
 RLALGO_INLINE std::vector<std::pair<std::string, Tensor>> Adafactor::state() const {
   std::vector<std::pair<std::string, Tensor>> out;
@@ -157,9 +153,7 @@ RLALGO_INLINE std::vector<std::pair<std::string, Tensor>> Adafactor::state() con
 }
 
 RLALGO_INLINE void Adafactor::load_state(const std::map<std::string, Tensor>& state) {
-  const c10::NoGradGuard no_grad;
-  detail::load_tensors(this->state(), state);
-  for (const Entry& e : entries_) e.weight.publish();
+  detail::load_entries(entries_, this->state(), state);
 }
 
 }  // namespace rlalgo::optim

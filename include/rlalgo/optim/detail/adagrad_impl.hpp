@@ -6,13 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include <c10/core/GradMode.h>
-
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/optim/adagrad.hpp>
 #include <rlalgo/optim/detail/by_parameter.hpp>
-#include <rlalgo/optim/detail/named_state.hpp>
+#include <rlalgo/optim/detail/entries.hpp>
 #include <rlalgo/optim/detail/rates.hpp>
 
 namespace rlalgo::optim {
@@ -31,8 +29,7 @@ RLALGO_INLINE Adagrad::Adagrad(std::vector<model::Parameter> parameters, Adagrad
 RLALGO_INLINE void Adagrad::step(double learning_rate) {
   detail::by_parameter(entries_, [&](Entry& e) {
     const Tensor& p = e.weight.master();
-    Tensor g = e.weight.gradient();
-    if (e.parameter.weight_decay && config_.weight_decay != 0.0) g = g.add(p, config_.weight_decay);
+    const Tensor g = detail::decayed_gradient(e, config_.weight_decay);
     const double rate = learning_rate * e.rate;
     const double slowed = rate / (1.0 + e.updates.item<double>() * config_.lr_decay);
     e.updates.add_(1.0);
@@ -50,9 +47,7 @@ RLALGO_INLINE void Adagrad::set_momentum(double /*momentum*/) {
 
 RLALGO_INLINE void Adagrad::set_rates(const Rates& rates) { detail::take_rates(entries_, rates); }
 
-RLALGO_INLINE void Adagrad::zero_grad() {
-  for (Entry& e : entries_) e.parameter.value.mutable_grad() = Tensor();
-}
+RLALGO_INLINE void Adagrad::zero_grad() { detail::drop_gradients(entries_); }
 
 RLALGO_INLINE std::vector<std::pair<std::string, Tensor>> Adagrad::state() const {
   std::vector<std::pair<std::string, Tensor>> out;
@@ -66,9 +61,7 @@ RLALGO_INLINE std::vector<std::pair<std::string, Tensor>> Adagrad::state() const
 }
 
 RLALGO_INLINE void Adagrad::load_state(const std::map<std::string, Tensor>& state) {
-  const c10::NoGradGuard no_grad;
-  detail::load_tensors(this->state(), state);
-  for (const Entry& e : entries_) e.weight.publish();
+  detail::load_entries(entries_, this->state(), state);
 }
 
 }  // namespace rlalgo::optim

@@ -20,6 +20,7 @@
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/optim/adamw_8bit.hpp>
 #include <rlalgo/optim/detail/device_blocks.hpp>
+#include <rlalgo/optim/detail/entries.hpp>
 #include <rlalgo/optim/detail/named_state.hpp>
 #include <rlalgo/optim/detail/on_device.hpp>
 #include <rlalgo/optim/detail/rates.hpp>
@@ -163,7 +164,7 @@ RLALGO_INLINE void AdamW8bit::set_rates(const Rates& rates) {
 
 RLALGO_INLINE void AdamW8bit::zero_grad() {
   others_.zero_grad();
-  for (Entry& e : entries_) e.parameter.value.mutable_grad() = Tensor();
+  detail::drop_gradients(entries_);
 }
 
 RLALGO_INLINE bool AdamW8bit::clips_on_device() const {

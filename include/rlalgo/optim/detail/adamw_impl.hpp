@@ -17,8 +17,8 @@
 #include <rlalgo/cpu/features.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/optim/adamw.hpp>
+#include <rlalgo/optim/detail/entries.hpp>
 #include <rlalgo/optim/detail/master_update.hpp>
-#include <rlalgo/optim/detail/named_state.hpp>
 #include <rlalgo/optim/detail/on_device.hpp>
 #include <rlalgo/optim/detail/rates.hpp>
 #include <rlalgo/optim/master_weight.hpp>
@@ -147,9 +147,7 @@ RLALGO_INLINE void AdamW::update_on_device(double learning_rate, const Alike& al
 
 RLALGO_INLINE void AdamW::set_rates(const Rates& rates) { detail::take_rates(entries_, rates); }
 
-RLALGO_INLINE void AdamW::zero_grad() {
-  for (Entry& e : entries_) e.parameter.value.mutable_grad() = Tensor();
-}
+RLALGO_INLINE void AdamW::zero_grad() { detail::drop_gradients(entries_); }
 
 RLALGO_INLINE std::vector<std::pair<std::string, Tensor>> AdamW::state() const {
   std::vector<std::pair<std::string, Tensor>> out;
@@ -163,9 +161,7 @@ RLALGO_INLINE std::vector<std::pair<std::string, Tensor>> AdamW::state() const {
 }
 
 RLALGO_INLINE void AdamW::load_state(const std::map<std::string, Tensor>& state) {
-  const c10::NoGradGuard no_grad;
-  detail::load_tensors(this->state(), state);
-  for (const Entry& e : entries_) e.weight.publish();
+  detail::load_entries(entries_, this->state(), state);
 }
 
 RLALGO_INLINE void AdamW::update(double learning_rate, const Alike& alike) {

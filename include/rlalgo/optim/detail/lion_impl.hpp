@@ -6,11 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include <c10/core/GradMode.h>
-
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/optim/detail/by_parameter.hpp>
-#include <rlalgo/optim/detail/named_state.hpp>
+#include <rlalgo/optim/detail/entries.hpp>
 #include <rlalgo/optim/detail/on_device.hpp>
 #include <rlalgo/optim/detail/rates.hpp>
 #include <rlalgo/optim/lion.hpp>
@@ -48,9 +46,7 @@ RLALGO_INLINE void Lion::update(double learning_rate, const DeviceClip* clip) {
 
 RLALGO_INLINE void Lion::set_rates(const Rates& rates) { detail::take_rates(entries_, rates); }
 
-RLALGO_INLINE void Lion::zero_grad() {
-  for (Entry& e : entries_) e.parameter.value.mutable_grad() = Tensor();
-}
+RLALGO_INLINE void Lion::zero_grad() { detail::drop_gradients(entries_); }
 
 RLALGO_INLINE std::vector<std::pair<std::string, Tensor>> Lion::state() const {
   std::vector<std::pair<std::string, Tensor>> out;
@@ -62,9 +58,7 @@ RLALGO_INLINE std::vector<std::pair<std::string, Tensor>> Lion::state() const {
 }
 
 RLALGO_INLINE void Lion::load_state(const std::map<std::string, Tensor>& state) {
-  const c10::NoGradGuard no_grad;
-  detail::load_tensors(this->state(), state);
-  for (const Entry& e : entries_) e.weight.publish();
+  detail::load_entries(entries_, this->state(), state);
 }
 
 }  // namespace rlalgo::optim

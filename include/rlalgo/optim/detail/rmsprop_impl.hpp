@@ -6,12 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include <c10/core/GradMode.h>
-
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/optim/detail/by_parameter.hpp>
-#include <rlalgo/optim/detail/named_state.hpp>
+#include <rlalgo/optim/detail/entries.hpp>
 #include <rlalgo/optim/detail/rates.hpp>
 #include <rlalgo/optim/rmsprop.hpp>
 
@@ -32,8 +30,7 @@ RLALGO_INLINE RmsProp::RmsProp(std::vector<model::Parameter> parameters, RmsProp
 RLALGO_INLINE void RmsProp::step(double learning_rate) {
   detail::by_parameter(entries_, [&](Entry& e) {
     const Tensor& p = e.weight.master();
-    Tensor g = e.weight.gradient();
-    if (e.parameter.weight_decay && config_.weight_decay != 0.0) g = g.add(p, config_.weight_decay);
+    const Tensor g = detail::decayed_gradient(e, config_.weight_decay);
     const double rate = learning_rate * e.rate;
     e.square.mul_(config_.alpha).addcmul_(g, g, 1.0 - config_.alpha);
     Tensor below = e.square;
@@ -62,9 +59,7 @@ RLALGO_INLINE void RmsProp::set_momentum(double momentum) {
 
 RLALGO_INLINE void RmsProp::set_rates(const Rates& rates) { detail::take_rates(entries_, rates); }
 
-RLALGO_INLINE void RmsProp::zero_grad() {
-  for (Entry& e : entries_) e.parameter.value.mutable_grad() = Tensor();
-}
+RLALGO_INLINE void RmsProp::zero_grad() { detail::drop_gradients(entries_); }
 
 RLALGO_INLINE std::vector<std::pair<std::string, Tensor>> RmsProp::state() const {
   std::vector<std::pair<std::string, Tensor>> out;
@@ -79,9 +74,7 @@ RLALGO_INLINE std::vector<std::pair<std::string, Tensor>> RmsProp::state() const
 }
 
 RLALGO_INLINE void RmsProp::load_state(const std::map<std::string, Tensor>& state) {
-  const c10::NoGradGuard no_grad;
-  detail::load_tensors(this->state(), state);
-  for (const Entry& e : entries_) e.weight.publish();
+  detail::load_entries(entries_, this->state(), state);
 }
 
 }  // namespace rlalgo::optim
