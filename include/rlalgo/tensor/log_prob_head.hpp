@@ -152,9 +152,9 @@ class LogProbTiles {
   Tensor greedy_;                         // [N]
   std::int64_t budget_ = 0;               // bytes of tiles that may still be kept
   bool keeps_ = false;                    // a backward will follow
-  Tensor lent_;                           // memory of the weight's gradient, holding logits until backward
+  Tensor gradient_memory_;                // of the weight, whose memory holds logits until backward
   Tensor leaf_;                           // the weight itself, where backward adds to its gradient; else undefined
-  bool owns_logits_ = false;              // logits that would be lent memory have their own
+  bool apart_from_gradient_ = false;      // the gradient has values: logits have memory of their own
   std::vector<Tensor> kept_;  // by tile, vocabulary-major: logits, or log-probabilities of whole rows; some undefined
 };
 

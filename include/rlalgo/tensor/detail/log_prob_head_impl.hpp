@@ -114,12 +114,12 @@ RLALGO_INLINE std::vector<Tensor> LogProbTiles::backward(const Tensor& grad_out)
   const bool narrow_weight = weight_.scalar_type() != compute_;
   Tensor grad_hidden, grad_weight, grad_bias;
   if (required_.hidden) grad_hidden = states.new_zeros(states.sizes());
-  const bool lent = lent_.defined();
+  const bool shares = gradient_memory_.defined();
   const bool adds = leaf_.defined() && leaf_.grad().defined();
   if (required_.weight)
     grad_weight = adds           ? leaf_.grad()
                   : tokens_ == 0 ? weight_.new_zeros(weight_.sizes())
-                  : lent         ? std::exchange(lent_, Tensor())
+                  : shares       ? std::exchange(gradient_memory_, Tensor())
                                  : weight_.new_empty(weight_.sizes());
   if (required_.bias) grad_bias = g.new_zeros({vocabulary_});
   Buffer scratch(*this), powers(*this);
@@ -127,7 +127,7 @@ RLALGO_INLINE std::vector<Tensor> LogProbTiles::backward(const Tensor& grad_out)
   for (const Range v : ranges(vocabulary_, tile_vocabulary_)) {
     const Tensor w = widen(weight_.narrow(0, v.begin, v.size));  // [v, H]
     // While logits of later tokens still lie in the gradient's memory, it is summed up elsewhere.
-    const bool apart = narrow_weight || (lent && tile_tokens_ < tokens_);
+    const bool apart = narrow_weight || (shares && tile_tokens_ < tokens_);
     Tensor grad_w;  // [v, H]
     if (required_.weight) grad_w = apart ? w.new_empty(w.sizes()) : grad_weight.narrow(0, v.begin, v.size);
     for (const Range n : ranges(tokens_, tile_tokens_)) {
@@ -154,8 +154,8 @@ RLALGO_INLINE std::vector<Tensor> LogProbTiles::backward(const Tensor& grad_out)
       adds ? sum.add_(grad_w) : sum.copy_(grad_w);
     }
   }
-  if (lent || owns_logits_) kept_.clear();
-  lent_ = Tensor();
+  if (shares || apart_from_gradient_) kept_.clear();
+  gradient_memory_ = Tensor();
   if (leaf_.defined()) leaf_.mutable_grad() = std::exchange(grad_weight, Tensor());
   if (required_.hidden) {
     if (!s.defined()) grad_hidden.mul_(g).neg_();
@@ -213,8 +213,8 @@ RLALGO_INLINE void LogProbTiles::forward_tiles(Tensor& out) {
   Tensor chosen = hidden_.new_zeros({tokens_, 1}, options);                         // l of the target
   Buffer scratch(*this), powers(*this);
   if (keeps_ && required_.weight && weight_.scalar_type() == compute_ && weight_.is_contiguous()) {
-    owns_logits_ = leaf_.defined() && leaf_.grad().defined();
-    if (!owns_logits_) lent_ = weight_.new_empty(weight_.sizes());
+    apart_from_gradient_ = leaf_.defined() && leaf_.grad().defined();
+    if (!apart_from_gradient_) gradient_memory_ = weight_.new_empty(weight_.sizes());
   }
   for (const Range v : ranges(vocabulary_, tile_vocabulary_)) {
     const Tensor w = widen(weight_.narrow(0, v.begin, v.size));  // [v, H]
@@ -269,14 +269,14 @@ RLALGO_INLINE bool LogProbTiles::spend(std::int64_t elements) {
 }
 
 RLALGO_INLINE Tensor LogProbTiles::room_for(Range n, Range v) {
-  if (lent_.defined() && n.begin + n.size <= weight_.size(1))
-    return lent_.narrow(0, v.begin, v.size)
+  if (gradient_memory_.defined() && n.begin + n.size <= weight_.size(1))
+    return gradient_memory_.narrow(0, v.begin, v.size)
         .view({-1})
         .narrow(0, n.begin * v.size, n.size * v.size)
         .view({v.size, n.size})
         .t();
-  const bool as_if_lent = owns_logits_ && n.begin + n.size <= weight_.size(1);
-  if (!as_if_lent && (!keeps_ || !spend(n.size * v.size))) return {};
+  const bool would_share = apart_from_gradient_ && n.begin + n.size <= weight_.size(1);
+  if (!would_share && (!keeps_ || !spend(n.size * v.size))) return {};
   return hidden_.new_empty({v.size, n.size}, hidden_.options().dtype(compute_)).t();
 }
 
