@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""The parts of scripts/device_check.sh. Standard Python 3; parity with transformers where torch and transformers are there.
+"""The parts of scripts/device_check.sh that show that a device is right; device_timings.py has those that show how fast it is, and both run
+where no --only says otherwise. Standard Python 3; parity with transformers where torch and transformers are there.
 
-    device_check.py --rlalgo PROGRAM --data QUICKSTART [--kernels PROGRAM] [--device cuda] [--out DIR] [--only PART,PART]
+    device_check.py --rlalgo PROGRAM --data QUICKSTART [--kernels PROGRAM] [--head PROGRAM] [--device cuda] [--out DIR] [--only checks|timings|sanitizers|PART,…]
 """
 import argparse
 import importlib.util
@@ -9,129 +10,16 @@ import json
 import math
 import os
 import pathlib
-import random
 import re
 import shutil
 import signal
-import struct
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
 
-PARTS = []
-
-
-class NotRun(Exception):
-    """Something that a part needs is not on this machine."""
-
-
-def part(limit):
-    def add(function):
-        PARTS.append((function.__name__, function, limit))
-        return function
-    return add
-
-
-def close(a, b, tolerance):
-    return abs(a - b) <= tolerance * max(1.0, abs(a))
-
-
-class Check:
-    def __init__(self, options):
-        self.program, self.device = str(pathlib.Path(options.rlalgo).resolve()), options.device
-        self.data = pathlib.Path(options.data).resolve()
-        self.kernels = pathlib.Path(options.kernels).resolve() if options.kernels else None
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="rlalgo-device-"))
-        self.deadline = 0.0
-        self.number = 0
-
-    def left(self):
-        return max(1.0, self.deadline - time.monotonic())
-
-    def run(self, *words, text=None, good=True):
-        done = subprocess.run([self.program, *map(str, words)], input=text, capture_output=True, text=True, timeout=self.left(), cwd=self.folder)
-        if good and done.returncode != 0:
-            raise RuntimeError(f"rlalgo {' '.join(map(str, words))[:80]}: exit {done.returncode}: {done.stderr.strip()[-600:]}")
-        return done
-
-    def lines(self, verb, model, rows, *words):
-        out = self.run(verb, "--model", model, *words, text="".join(json.dumps(r) + "\n" for r in rows)).stdout
-        return [json.loads(line) for line in out.splitlines()]
-
-    def pairs(self):
-        file = self.folder / "pairs.jsonl"
-        rows = [{"prompt": f"{i % 7} + {i % 5} =", "chosen": f" {i % 7 + i % 5}", "rejected": " apples" + " 1" * (i % 3)} for i in range(16)]
-        file.write_text("".join(json.dumps(r) + "\n" for r in rows))
-        return str(file)
-
-    def config(self, method, **changes):
-        base = {"base_model": str(self.data / "model"), "rl": method, "learning_rate": 1e-3, "lr_scheduler": "constant", "warmup_steps": 0,
-                "max_steps": 6, "logging_steps": 1, "save_strategy": "no", "micro_batch_size": 4, "gradient_accumulation_steps": 2, "bf16": False}
-        if method in ("grpo", "rloo", "gdpo"):
-            base["datasets"] = [{"path": str(self.data / "data/train.jsonl"), "type": "rewards.oai_gsm8k_transform"}]
-            base["trl"] = {"num_generations": 4, "max_completion_length": 16, "reward_funcs": ["builtin.gsm8k_format", "builtin.gsm8k_accuracy"]}
-        else:
-            base.update(datasets=[{"path": self.pairs()}], sequence_len=64)
-        for key, value in changes.items():
-            base[key] = {**base.get(key, {}), **value} if isinstance(value, dict) else value
-        return base
-
-    def train(self, config, device, good=True):
-        self.number += 1
-        out = self.folder / f"out{self.number}"
-        file = self.folder / f"c{self.number}.yaml"
-        file.write_text(json.dumps({**config, "output_dir": str(out), "device": device}))
-        done = self.run("train", file, good=good)
-        if not good:
-            return done
-        return out, [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-
-    def random_model(self, name, shape, vocabulary=151936):
-        """A Hugging Face directory of that shape in bfloat16 with random weights, with the tokenizer of the small model."""
-        out = self.folder / name
-        if out.exists():
-            return out
-        out.mkdir()
-        hidden, inner, layers, heads, kv, d = shape
-        config = {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": hidden, "intermediate_size": inner, "num_hidden_layers": layers,
-                  "num_attention_heads": heads, "num_key_value_heads": kv, "head_dim": d, "rms_norm_eps": 1e-6, "rope_theta": 1e6, "vocab_size": vocabulary,
-                  "max_position_embeddings": 32768, "tie_word_embeddings": True, "hidden_act": "silu", "torch_dtype": "bfloat16", "eos_token_id": 446}
-        (out / "config.json").write_text(json.dumps(config))
-        for file in ("tokenizer.json", "tokenizer_config.json"):
-            shutil.copy(self.data / "model" / file, out / file)
-        shapes = {"model.embed_tokens.weight": [vocabulary, hidden], "model.norm.weight": [hidden]}
-        for i in range(layers):
-            at = f"model.layers.{i}."
-            for matrix, rows, columns in (("self_attn.q_proj", heads * d, hidden), ("self_attn.k_proj", kv * d, hidden), ("self_attn.v_proj", kv * d, hidden),
-                                          ("self_attn.o_proj", hidden, heads * d), ("mlp.gate_proj", inner, hidden), ("mlp.up_proj", inner, hidden), ("mlp.down_proj", hidden, inner)):
-                shapes[at + matrix + ".weight"] = [rows, columns]
-            for bias, rows in (("q_proj", heads * d), ("k_proj", kv * d), ("v_proj", kv * d)):
-                shapes[f"{at}self_attn.{bias}.bias"] = [rows]
-            shapes[at + "input_layernorm.weight"] = shapes[at + "post_attention_layernorm.weight"] = [hidden]
-        entries, offset = {}, 0
-        for key in sorted(shapes):
-            size = 2 * math.prod(shapes[key])
-            entries[key] = {"dtype": "BF16", "shape": shapes[key], "data_offsets": [offset, offset + size]}
-            offset += size
-        header = json.dumps(entries).encode()
-        header += b" " * (-len(header) % 8)
-        # About ±0.02 in bfloat16, from a block that repeats at a length that no row divides.
-        generator = random.Random(1)
-        block = b"".join(struct.pack("<f", generator.gauss(0.0, 0.02))[2:] for _ in range(99991))
-        with open(out / "model.safetensors", "wb") as file:
-            file.write(struct.pack("<Q", len(header)) + header)
-            for key in sorted(shapes):
-                left = 2 * math.prod(shapes[key])
-                one = b"\x80\x3f" * (left // 2) if len(shapes[key]) == 1 and "norm" in key else None
-                if one is not None:
-                    file.write(one)
-                    continue
-                while left > 0:
-                    file.write(block[:left])
-                    left -= min(left, len(block))
-        return out
+import device_timings  # noqa: F401: its parts
+from device_parts import Check, NotRun, kernels_used, part, parts
 
 
 @part(60)
@@ -159,26 +47,9 @@ def kernel_tests(c, *before):
     return {"test cases": int(passed[2]), "assertions": int(passed[1])}
 
 
-def sanitizer():
-    for path in ("compute-sanitizer", "/usr/local/cuda/bin/compute-sanitizer", "/usr/local/cuda/compute-sanitizer/compute-sanitizer"):
-        if found := shutil.which(path):
-            return found
-    raise NotRun("there is no compute-sanitizer (it comes with the CUDA toolkit)")
-
-
 @part(60)
 def kernels(c):
     return kernel_tests(c)
-
-
-@part(90)
-def kernels_memcheck(c):
-    return kernel_tests(c, sanitizer(), "--tool", "memcheck", "--error-exitcode", "9")
-
-
-@part(90)
-def kernels_racecheck(c):
-    return kernel_tests(c, sanitizer(), "--tool", "racecheck", "--error-exitcode", "9")
 
 
 @part(60)
@@ -189,11 +60,8 @@ def kernels_or_operators(c):
     rows = [{"prompt": f"{i} + {i + 1} =", "temperature": 0, "max_new_tokens": 24} for i in range(8)]
     texts = {}
     for name, used in (("kernels", "all"), ("operators", "none")):
-        os.environ["RLALGO_CUDA_KERNELS"] = used
-        try:
+        with kernels_used(used):
             texts[name] = c.lines("generate", c.data / "model", rows, "--device", c.device, "--dtype", "bfloat16")
-        finally:
-            del os.environ["RLALGO_CUDA_KERNELS"]
     pairs = list(zip(texts["kernels"], texts["operators"], strict=True))
     same = sum(a["ids"] == b["ids"] for a, b in pairs)
     first = sum(a["ids"][:4] == b["ids"][:4] for a, b in pairs)  # later ones may fall otherwise where two logits tie
@@ -293,12 +161,9 @@ def training_with_kernels(c):
         raise NotRun("a GPU is needed")
     out = {}
     for used in ("flash_attention", "all"):
-        os.environ["RLALGO_CUDA_KERNELS"] = used
-        try:
+        with kernels_used(used):
             out[used] = {"dpo": six_steps(c, "dpo", 3e-2, bf16=True), "grpo": six_steps(c, "grpo", 3e-2, bf16=True, max_steps=1),
                          "dpo, dropout, moments in 8 bits": six_steps(c, "dpo", 3e-2, bf16=True, optimizer="adamw_bnb_8bit", adapter="lora", lora_r=64, lora_alpha=64, lora_dropout=0.1, lora_target_linear=True)}
-        finally:
-            del os.environ["RLALGO_CUDA_KERNELS"]
     return out
 
 
@@ -401,32 +266,6 @@ def refusals(c):
     return {}
 
 
-@part(90)
-def decode_speed(c):
-    """Tokens a second of the Qwen2.5-0.5B shape with random weights."""
-    shape = (896, 4864, 24, 14, 2, 64) if c.device != "cpu" else (64, 128, 2, 4, 2, 16)
-    model, out = c.random_model("half-billion", shape, 151936 if c.device != "cpu" else 1024), {}
-    for batch in (1, 64):
-        rows = [{"ids": [(i * 13 + j) % 440 for j in range(64)], "max_new_tokens": 64, "temperature": 1.0} for i in range(batch)]
-        begin = time.monotonic()
-        c.lines("generate", model, rows[:1] if batch == 1 else rows, "--device", c.device, "--dtype", "bfloat16", "--batch", batch)
-        out[f"batch {batch}: seconds with start"] = round(time.monotonic() - begin, 2)
-    return out
-
-
-@part(120)
-def step_speed(c):
-    """A GRPO and a DPO step of the same shape."""
-    shape = (896, 4864, 24, 14, 2, 64) if c.device != "cpu" else (64, 128, 2, 4, 2, 16)
-    model, out = c.random_model("half-billion", shape, 151936 if c.device != "cpu" else 1024), {}
-    short = {"max_steps": 3, "trl": {"max_completion_length": 64}}
-    lora = {**short, "adapter": "lora", "lora_r": 16, "lora_alpha": 32, "lora_target_linear": True}
-    for name, changes in (("dpo", {"max_steps": 4}), ("grpo", short), ("grpo with an adapter", lora)):
-        _, records = c.train(c.config(name.split()[0], base_model=str(model), bf16=True, **changes), c.device)
-        out[name] = {k: records[-1][k] for k in records[-1] if k.startswith("time/")}
-    return out
-
-
 @part(60)
 def memory(c):
     """Memory that is used up ends the run with what was asked for and what helps."""
@@ -443,48 +282,65 @@ def memory(c):
     return {"message": done.stderr.strip()[-300:]}
 
 
+def sanitizer():
+    for path in ("compute-sanitizer", "/usr/local/cuda/bin/compute-sanitizer", "/usr/local/cuda/compute-sanitizer/compute-sanitizer"):
+        if found := shutil.which(path):
+            return found
+    raise NotRun("there is no compute-sanitizer (it comes with the CUDA toolkit)")
+
+
+@part(90, "sanitizers")
+def kernels_memcheck(c):
+    return kernel_tests(c, sanitizer(), "--tool", "memcheck", "--error-exitcode", "9")
+
+
+@part(90, "sanitizers")
+def kernels_racecheck(c):
+    return kernel_tests(c, sanitizer(), "--tool", "racecheck", "--error-exitcode", "9")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rlalgo", required=True)
     parser.add_argument("--data", required=True)
     parser.add_argument("--kernels", default="", help="the program with the tests of the kernels, if it is there")
+    parser.add_argument("--head", default="", help="bench_device_log_prob_head, if it is there")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", default="device-check")
     parser.add_argument("--only", default="")
     parser.add_argument("--seconds", type=float, default=480.0, help="of all parts together")
     options = parser.parse_args()
-    only = [name for name in options.only.split(",") if name]
-    unknown = set(only) - {name for name, _, _ in PARTS}
-    if unknown:
-        parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(name for name, _, _ in PARTS)}")
+    only, there = set(filter(None, options.only.split(","))), parts()
+    if unknown := only - {name for one in there for name in (one.name, one.kind)}:
+        parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(dict.fromkeys(one.kind for one in there))} and of them {', '.join(one.name for one in there)}")
     out = pathlib.Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
     check, results, end = Check(options), [], time.monotonic() + options.seconds
     try:
-        for name, function, limit in PARTS:
-            if only and name not in only:
+        for one in there:
+            if only and not only & {one.name, one.kind}:
                 continue
             begin = time.monotonic()
-            check.deadline = min(end, begin + limit)
-            result = {"part": name, "result": "passed"}
+            check.deadline = min(end, begin + one.limit)
+            result = {"part": one.name, "result": "passed"}
             try:
                 if begin >= end:
                     raise NotRun("no time was left")
-                result["found"] = function(check)
+                result["found"] = one.function(check)
             except NotRun as why:
                 result.update(result="not run", why=str(why))
             except subprocess.TimeoutExpired:
-                result.update(result="failed", why=f"more than {limit} s")
+                result.update(result="failed", why=f"more than {one.limit} s")
             except Exception as error:  # a part that fails must not hide those after it
                 result.update(result="failed", why=f"{type(error).__name__}: {error}")
             result["seconds"] = round(time.monotonic() - begin, 1)
             results.append(result)
-            print(f"{name}: {result['result']} in {result['seconds']} s {json.dumps(result.get('found', result.get('why')))}", flush=True)
+            print(f"{one.name}: {result['result']} in {result['seconds']} s {json.dumps(result.get('found', result.get('why')))}", flush=True)
             (out / "device.json").write_text(json.dumps({"device": options.device, "results": results}, indent=1))
     finally:
         shutil.rmtree(check.folder, ignore_errors=True)
     table = "| part | result | seconds | found |\n| --- | --- | --- | --- |\n" + "".join(
-        f"| {r['part']} | {r['result']} | {r['seconds']} | {json.dumps(r.get('found', r.get('why')))[:400].replace('|', '/')} |\n" for r in results)
+        f"| {r['part']} | {r['result']} | {r['seconds']} | {json.dumps(r.get('found', r.get('why')))[:600].replace('|', '/')} |\n" for r in results)
     (out / "device.md").write_text(table)
     print(table)
     failed = sum(r["result"] == "failed" for r in results)

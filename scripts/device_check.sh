@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Checks rlalgo on this machine's GPU: versions, its kernels, the CPU's numbers, resume, a server, memory that is used up, timings.
+# Checks rlalgo on this machine's GPU: versions, its kernels, the CPU's numbers, resume, a server, memory that is used up; then timings, beside
+# transformers and TRL where this machine's python3 has them; then the kernels under compute-sanitizer.
 #
-#   scripts/device_check.sh [--device cuda|cpu] [--out DIR] [--only PART,…] [--archive build/device.tar.xz]
+#   scripts/device_check.sh [--device cuda|cpu] [--out DIR] [--only checks|timings|sanitizers|PART,…] [--archive build/device.tar.xz]
 #
 # From a checkout with a built program, from the unpacked archive of scripts/device_pack.sh, or with --archive, which is
 # unpacked first. It builds nothing and takes at most 8 minutes; every part has its own time limit, prints its result when
@@ -13,7 +14,7 @@ archive=
 rest=()
 while [ $# -gt 0 ]; do
   case $1 in
-    -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
     --archive) archive=$2; shift 2 ;;
     *) rest+=("$1"); shift ;;
   esac
@@ -25,7 +26,7 @@ if [ -n "$archive" ]; then
   here=$place/device
 fi
 if [ -x "$here/rlalgo" ]; then
-  program=$here/rlalgo data=$here/quickstart kernels=$here/test_cuda_device
+  program=$here/rlalgo data=$here/quickstart kernels=$here/test_cuda_device head=$here/bench_device_log_prob_head
   # The PyTorch of this machine's python3 is the LibTorch.
   torch=$(python3 -c 'import importlib.util, pathlib
 spec = importlib.util.find_spec("torch")
@@ -35,6 +36,7 @@ print(pathlib.Path(spec.origin).parent / "lib" if spec else "")')
 else
   program=$here/../build/release/bin/rlalgo data=$here/../examples/quickstart
   kernels=$here/../build/cuda/bin/test_cuda_device  # scripts/setup.sh --preset cuda -- test_cuda_device
+  head=$here/../build/benchmark/bin/bench_device_log_prob_head  # scripts/setup.sh --preset benchmark -- bench_device_log_prob_head
   [ -x "$program" ] || { echo "device_check.sh: build the program first: scripts/setup.sh -- rlalgo" >&2; exit 1; }
 fi
-python3 "$here/device_check.py" --rlalgo "$program" --data "$data" --kernels "$kernels" ${rest[@]+"${rest[@]}"}
+python3 "$here/device_check.py" --rlalgo "$program" --data "$data" --kernels "$kernels" --head "$head" ${rest[@]+"${rest[@]}"}

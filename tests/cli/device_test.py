@@ -116,8 +116,8 @@ def the_cuda_half_of_libtorch_is_loaded_over_stubs(c):
 @case
 def the_check_for_machines_with_a_gpu_runs_its_parts(c):
     done = subprocess.run([sys.executable, ROOT / "scripts/device_check.py", "--rlalgo", c.program, "--data", QUICKSTART, "--device", "cpu", "--out", c.folder / "check",
-                           "--only", "versions,log_probs,dpo_float32,grpo_float32,resume,generation,server,refusals"], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0 and done.stdout.rstrip().endswith("7 passed, 0 failed, 1 not run"), done.stdout[-2000:] + done.stderr[-2000:]
+                           "--only", "versions,log_probs,dpo_float32,grpo_float32,resume,generation,server,refusals,decode_half_billion,train_half_billion"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and done.stdout.rstrip().endswith("9 passed, 0 failed, 1 not run"), done.stdout[-2000:] + done.stderr[-2000:]
     results = {r["part"]: r for r in json.loads((c.folder / "check/device.json").read_text())["results"]}
     assert results["refusals"]["result"] == "not run" and results["dpo_float32"]["found"]["loss"] == 0.0, results
     unknown = subprocess.run([sys.executable, ROOT / "scripts/device_check.py", "--rlalgo", c.program, "--data", QUICKSTART, "--only", "speed"], capture_output=True, text=True)
