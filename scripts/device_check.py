@@ -13,6 +13,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -253,6 +254,72 @@ def server(c):
         return {"text": answer["choices"][0]["text"]}
     finally:
         process.kill()
+
+
+def ranks_on_this_card(c, config, fault=False):
+    """Two ranks that share the card, where NCCL takes them for two machines (NCCL_HOSTID) and sends by its sockets; `fault`: rank 1 is killed
+    in a step. The folder of the run, its records, and the words of rank 0 with the seconds that it outlived rank 1."""
+    c.number += 1
+    out, file = c.folder / f"out{c.number}", c.folder / f"c{c.number}.yaml"
+    file.write_text(json.dumps({**config, "output_dir": str(out), "device": c.device, "ddp_timeout": 10}))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    place = {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    ranks = [subprocess.Popen([c.program, "train", str(file)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=c.folder,
+                              env={**os.environ, **place, "RANK": str(r), "NCCL_HOSTID": f"trial{r}"}) for r in range(2)]
+    try:
+        if fault:
+            while not (out / "metrics.jsonl").exists() or (out / "metrics.jsonl").read_text().count("\n") < 2:
+                if ranks[0].poll() is not None or c.left() <= 1:
+                    raise RuntimeError("no step was taken: " + ranks[0].communicate()[0][-600:])
+                time.sleep(0.05)
+            ranks[1].kill()
+        begin = time.monotonic()
+        words = [one.communicate(timeout=c.left())[0] for one in ranks]
+        seconds = time.monotonic() - begin
+    finally:
+        for one in ranks:
+            one.kill()
+    if not fault and any(one.returncode != 0 for one in ranks):
+        if "[rlalgo.distributed.15]" in words[0]:
+            raise NotRun("NCCL: " + words[0].strip()[-200:])
+        raise RuntimeError(f"exit {[one.returncode for one in ranks]}: {words[0][-400:]} | {words[1][-400:]}")
+    return out, [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()], (words[0], seconds)
+
+
+@part(180)
+def two_processes_over_nccl(c):
+    """Two ranks on one card: the numbers of one rank in every layout and both orders of sums, the same bytes when a run is repeated, and a
+    rank that is killed in a step ends the other."""
+    if c.device == "cpu":
+        raise NotRun("a GPU is needed")
+    base = c.config("dpo", gradient_accumulation_steps=2, max_steps=4)
+    _, one = c.train(base, c.device)
+    fsdp = {"fsdp_version": 2, "fsdp_config": {"reshard_after_forward": True}}
+    layouts = {"whole": {}, "zero1": {"deepspeed": {"zero_optimization": {"stage": 1}}}, "zero2": {"deepspeed": {"zero_optimization": {"stage": 2}}},
+               "fsdp": fsdp, "context": {"context_parallel_size": 2}, "context, fsdp": {"context_parallel_size": 2, **fsdp},
+               "whole, nccl": {"sum_order": "nccl"}, "fsdp, nccl": {**fsdp, "sum_order": "nccl"}}
+    out = {}
+    for name, keys in layouts.items():
+        groups = 2 // keys.get("context_parallel_size", 1)
+        config = {**base, **keys, "gradient_accumulation_steps": 2 // groups}
+        folder, found, _ = ranks_on_this_card(c, config)
+        apart = max(abs(a["loss"] - b["loss"]) / max(1.0, abs(a["loss"])) for a, b in zip(one, found, strict=True))
+        out[name] = {"loss": apart, "time/sums": found[-1].get("time/sums"), "time/sums_wait": found[-1].get("time/sums_wait")}
+        if apart > 1e-4:
+            raise RuntimeError(f"{name}: losses differ: {[(a['loss'], b['loss']) for a, b in zip(one, found)]}")
+        if name in ("whole", "fsdp"):
+            again, _, _ = ranks_on_this_card(c, config)
+            if (folder / "model.safetensors").read_bytes() != (again / "model.safetensors").read_bytes():
+                raise RuntimeError(f"{name}: the run is not the same again")
+            out[name]["again"] = "same bytes"
+    for name in ("whole", "fsdp"):
+        _, _, (words, seconds) = ranks_on_this_card(c, {**base, **layouts[name], "gradient_accumulation_steps": 1, "max_steps": 100000}, fault=True)
+        if "[rlalgo.distributed." not in words or seconds > 30:
+            raise RuntimeError(f"{name}: after {seconds:.1f} s: {words[-400:]}")
+        out[f"{name}, killed"] = f"ended after {seconds:.1f} s"
+    return out
 
 
 @part(60)

@@ -68,6 +68,21 @@ def without_a_driver_a_gpu_is_refused_and_auto_is_the_cpu(c):
 
 
 @case
+def a_rank_without_a_gpu_is_said_before_anything_is_loaded(c):
+    """LOCAL_RANK beyond the GPUs, and more ranks than there are."""
+    if has_driver():
+        raise NotRun("this machine has a driver")
+    two = driver(c, FAKE_CUDA_GPUS="90 90")
+    rank = {"RANK": "2", "LOCAL_RANK": "2", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    dpo(c, "--device", "cuda", env={**two, **rank}).expect(1, "[rlalgo.tensor.13]", "cuda:2", "cuda:0 to cuda:1", "LOCAL_RANK")
+    dpo(c, "--device", "cuda", "--nproc-per-node", 3, env=two).expect(1, "[rlalgo.tensor.13]", "cuda:2", "no more ranks")
+    dpo(c, "--device", "cuda:1", "--nproc-per-node", 2, env=two).expect(2, "[rlalgo.tensor.12]", "one GPU is named for several ranks")
+    for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        dpo(c, "--device", "cpu", env={**rank, name: "all"}).expect(2, "[rlalgo.distributed.7]", f"{name}=all")
+    c.no_output()
+
+
+@case
 def the_option_is_in_the_place_of_the_files_device(c):
     if has_driver():
         raise NotRun("this machine has a driver")

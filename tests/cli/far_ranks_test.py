@@ -70,6 +70,45 @@ def online(c):
 
 
 @case
+def one_wait_a_step(c):
+    """The host waits for the device once a step, for the numbers that it logs: with one rank, and with two in every layout."""
+    rows(c)
+    base = {**PAIRS, "rl": "simpo", "device": "far", "gradient_accumulation_steps": 2}
+
+    def counted(name, ranks, steps, keys):
+        counts = c.folder / f"{name}{steps}.counts"
+        file = write(c, {**base, **keys, "max_steps": steps, "output_dir": f"{name}{steps}"}, f"{name}.yaml")
+        c.run("train", file, "--nproc-per-node", ranks, env=far(c, FAR_COUNTS=str(counts))).expect(0)
+        return {one["rank"]: one for one in map(json.loads, counts.read_text().splitlines())}
+
+    for name, ranks, keys in (("one", 1, {}), ("whole", 2, {}), ("zero2", 2, zero(2)), ("both", 2, {**FSDP, "context_parallel_size": 2}),
+                              ("nccl", 2, {**FSDP, "sum_order": "nccl"})):
+        few, many = counted(name, ranks, 1, keys), counted(name, ranks, 3, keys)
+        for rank in range(ranks):
+            of = rank if ranks > 1 else -1
+            each = {what: (many[of][what] - few[of][what]) / 2 for what in ("copies_out", "scalars", "waits")}
+            assert each == {"copies_out": 1, "scalars": 0, "waits": 0}, (name, rank, each)
+
+
+@case
+def sums_in_an_order(c):
+    """NCCL's own order has the numbers of one rank, too; a checkpoint knows which one the run had, and a resume says it."""
+    rows(c)
+    own = {"sum_order": "nccl"}
+    same_as_one(c, {**PAIRS, "save_strategy": "steps", "save_steps": 2}, [("whole", 2, own), ("zero2", 2, {**own, **zero(2)}), ("fsdp", 2, {**own, **FSDP})],
+                rl="dpo")
+    saved = json.loads((c.folder / "whole/checkpoint-2/rlalgo_state.json").read_text())
+    assert saved["settings"]["sum_order"] == "nccl", saved["settings"]
+    again = json.loads((c.folder / "whole.yaml").read_text())
+    for order, told in (("nccl", False), ("ranks", True)):
+        run = c.run("train", write(c, {**again, "sum_order": order, "output_dir": f"again-{order}"}, "again.yaml"), "--nproc-per-node", 2,
+                    "--resume-from-checkpoint", "whole/checkpoint-2", env=far(c)).expect(0, "resumed")
+        assert ("sum_order" in run.out + run.err) == told, run.out + run.err
+    same_files(c.folder / "whole", c.folder / "again-nccl", only={"model.safetensors"})
+    c.run("train", write(c, {**again, "device": "cpu", "output_dir": "cpu"}, "cpu.yaml"), "--nproc-per-node", 2).expect(0, "sum_order: nccl has no effect")
+
+
+@case
 def resumed(c):
     """A run of two ranks that is resumed writes the same bytes."""
     rows(c)
@@ -156,6 +195,9 @@ def what_does_not_fit(c):
     refused(c, [one, one], "distributed.15", "/nowhere/libnccl.so", each=({"RLALGO_NCCL_LIBRARY": "/nowhere/libnccl.so"},) * 2)
     refused(c, [one, one], "distributed.15", "/nowhere/libnccl.so", each=({}, {"RLALGO_NCCL_LIBRARY": "/nowhere/libnccl.so"}))
     refused(c, [one, one], "distributed.16", "2.13.4", each=({}, {"FAKE_NCCL_VERSION": "21304"}))
+    refused(c, [one, one], "distributed.21", "2.27.1 on rank 1", "2.28.0", each=({}, {"FAKE_NCCL_VERSION": "22701"}))
+    refused(c, [one, one], "distributed.22", "rank 0 and rank 1", "LOCAL_RANK", each=({}, {"LOCAL_RANK": "0"}))
+    refused(c, [one, one], "distributed.7", "LOCAL_RANK=two", each=({}, {"LOCAL_RANK": "two"}))
     refused(c, [one, one], "distributed.17", each=({}, {"FAKE_CUDA_DEVICES": "0"}))
     refused(c, [one, one], "distributed.18", each=({"FAKE_NCCL_JOIN_ERROR": "5"},) * 2)
     refused(c, [one, one], "distributed.", each=({"WORLD_SIZE": "3"}, {}))

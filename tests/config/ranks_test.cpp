@@ -57,6 +57,27 @@ TEST_CASE("several ranks generate asynchronously, streamed, and by a server; a d
   CHECK(support::number_raised_by([] { (void)read("ddp_timeout: 0\n" + online + "}", 2); }) == "config.39");
 }
 
+TEST_CASE("sums are in the order of the ranks on the CPU and on up to eight GPUs, and as the key says") {
+  using distributed::SumOrder;
+  const auto order = [](const std::string& key, int ranks, const std::string& device) {
+    RunConfig c = read("gradient_accumulation_steps: 8\n" + key + online + "}", ranks);
+    c.device = device;
+    return config::sum_order_of(c);
+  };
+  for (const std::string key : {"", "sum_order: auto\n"}) {
+    CHECK(order(key, 8, "cuda:0") == SumOrder::ranks);
+    CHECK(order(key, 9, "cuda:0") == SumOrder::library);
+    CHECK(order(key, 64, "cpu") == SumOrder::ranks);
+  }
+  CHECK(order("sum_order: ranks\n", 64, "cuda:1") == SumOrder::ranks);
+  CHECK(order("sum_order: nccl\n", 2, "cuda:1") == SumOrder::library);
+  CHECK(order("sum_order: nccl\n", 1, "cuda:0") == SumOrder::ranks);
+  const RunConfig c = read("gradient_accumulation_steps: 2\nsum_order: nccl\n" + online + "}", 2);
+  CHECK(c.settings.at("sum_order") == "ranks");
+  CHECK(support::lacks(c.warnings.back(), {"sum_order: nccl has no effect", "CPU"}) == "");
+  CHECK(support::number_raised_by([] { (void)read("sum_order: gloo\n" + online + "}", 2); }) == "config.6");
+}
+
 TEST_CASE("of context groups the number of groups counts") {
   const std::string shared =
       "context_parallel_size: 2\ngradient_accumulation_steps: 2\n" + online + ", steps_per_generation: 4}";

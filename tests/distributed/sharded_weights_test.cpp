@@ -20,7 +20,6 @@
 
 #include <support/catch.hpp>
 #include <support/decoders.hpp>
-#include <support/fake_nccl.hpp>
 #include <support/not_run.hpp>
 #include <support/process_ranks.hpp>
 #include <support/scratch.hpp>
@@ -289,35 +288,4 @@ TEST_CASE("a step without a backward pass on any rank has no gradients") {
       RANK_CHECK(weights->reduce_gradients() == 0.0);
       for (const model::Parameter& p : weights->parameters()) RANK_CHECK(!p.value.grad().defined());
     });
-}
-
-TEST_CASE("shards go over NCCL as they go over Gloo, to the bit") {
-  const support::Environment nccl("RLALGO_NCCL_LIBRARY", support::fake_nccl);
-  const support::Environment cudart("RLALGO_CUDART_LIBRARY", support::fake_nccl);
-  std::map<bool, Values> ended;
-  for (const bool gpu : {false, true})
-    support::with_ranks(3, [&](const std::shared_ptr<World>& world) {
-      const auto policy = decoder(at::kFloat);
-      const auto weights = support::sharded(*policy, *world, {}, 3, at::Device(gpu ? at::kCUDA : at::kCPU));
-      RANK_CHECK(weights->team().device().is_cpu() != gpu);
-      for (int step = 0; step < 2; ++step) {
-        backward(*policy, 3 * step + world->rank());
-        (void)weights->reduce_gradients();
-        const c10::NoGradGuard no_grad;
-        for (const model::Parameter& p : weights->parameters()) {
-          p.value.detach().sub_(p.value.grad(), 0.01);
-          p.value.mutable_grad() = Tensor();
-        }
-        weights->updated();
-      }
-      Values values;
-      weights->each_whole([&](const distributed::FlatUnit& unit) {
-        for (const auto& entry : unit.entries()) values[entry.name] = entry.value.detach().clone();
-      });
-      if (world->rank() == 1) ended[gpu] = values;
-      world->barrier("the end");
-    });
-  support::needs(distributed::gloo_built(), support::without_gloo);
-  REQUIRE(ended[false].size() > 10);
-  for (const auto& [name, value] : ended[false]) CHECK(at::equal(value, ended[true].at(name)));
 }

@@ -2,16 +2,10 @@
 
 #include <chrono>
 #include <csignal>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <future>
-#include <iterator>
 #include <latch>
-#include <map>
 #include <memory>
-#include <set>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,7 +18,6 @@
 #include <support/catch.hpp>
 #include <support/fake_nccl.hpp>
 #include <support/process_ranks.hpp>
-#include <support/recorded_streams.hpp>
 #include <support/scratch.hpp>
 #include <support/thread_world.hpp>
 
@@ -253,134 +246,15 @@ TEST_CASE("a team of one has everything at once") {
   CHECK(world.convene({0})->size() == 1);
 }
 
-namespace {
-
-// The stand-in of tests/support/fake_nccl.cpp in the place of NCCL and of the CUDA runtime; its GPU is main memory.
-struct OverNccl {
-  support::Environment nccl{"RLALGO_NCCL_LIBRARY", support::fake_nccl};
-  support::Environment cudart{"RLALGO_CUDART_LIBRARY", support::fake_nccl};
-};
-constexpr at::DeviceType gpu = at::kCUDA;
-
-}  // namespace
-
-TEST_CASE("a team on GPUs hands tensors round over NCCL, in any type, with and without something for everybody") {
-  const OverNccl here;
-  for (const int ranks : {2, 3})
-    with_ranks(ranks, [&](const std::shared_ptr<World>& world) {
-      const auto team = world->convene(everybody(*world), at::Device(gpu));
-      RANK_CHECK(team->device().is_cuda());
-      const auto own = static_cast<float>(world->rank());
-      const Tensor whole = at::zeros({2 * ranks}, at::kFloat), sent = at::arange(ranks, at::kFloat).add_(10.0 * own);
-      const Tensor received = at::zeros_like(sent);
-      Pending first = team->all_gather(whole, row({own, own + 0.5F}));
-      Pending second = team->all_to_all(received, sent);
-      second.wait();
-      first.wait();
-      for (int r = 0; r < ranks; ++r) {
-        RANK_CHECK(whole[2 * r + 1].item<float>() == static_cast<float>(r) + 0.5F);
-        RANK_CHECK(received[r].item<float>() == 10.0F * static_cast<float>(r) + own);
-      }
-      const auto before = (world->rank() + ranks - 1) % ranks;
-      const Tensor piece = at::full({world->rank(), 3}, own, at::kBFloat16);  // rank 0 sends nothing
-      const Tensor from_before = at::zeros({before, 3}, at::kBFloat16);
-      team->shift(from_before, piece).wait();
-      RANK_CHECK(at::equal(from_before, at::full({before, 3}, before, at::kBFloat16)));
-      // One rank alone gets something: the others have no part in it, and go on.
-      std::vector<Tensor> out(static_cast<std::size_t>(ranks)), in(static_cast<std::size_t>(ranks));
-      const Tensor word = at::full({5}, own, at::kLong), answer = at::zeros({5}, at::kLong);
-      if (world->rank() == 1) out[0] = word;
-      if (world->rank() == 0) in[1] = answer;
-      team->exchange("a word", out, in).wait();
-      if (world->rank() == 0) RANK_CHECK(at::equal(answer, at::ones({5}, at::kLong)));
-      world->barrier("the end");
-    });
-}
-
-TEST_CASE("a sum over NCCL is in the order of the ranks: the bits are those of Gloo") {
-  const OverNccl here;
-  std::vector<Tensor> results(6);
-  with_ranks(3, [&](const std::shared_ptr<World>& world) {
-    const float own[] = {0.1F, 1e9F, -1e9F};
-    for (const bool on_gpu : {false, true}) {
-      const auto team = world->convene(everybody(*world), at::Device(on_gpu ? gpu : at::kCPU));
-      std::vector<Tensor> tensors = {at::full({2, 2}, own[world->rank()], at::kFloat), at::ones({7}, at::kBFloat16),
-                                     at::full({8 << 20}, own[world->rank()], at::kFloat),
-                                     at::full({1}, 0.1 * world->rank(), at::kDouble)};
-      team->sum(tensors);
-      RANK_CHECK(tensors[0][1][1].item<float>() == (0.1F + 1e9F) + -1e9F);
-      RANK_CHECK(at::equal(tensors[2], at::full({8 << 20}, (0.1F + 1e9F) + -1e9F, at::kFloat)));
-      RANK_CHECK(at::equal(tensors[1], at::full({7}, 3.0, at::kBFloat16)));
-      RANK_CHECK(tensors[3].item<double>() == 0.0 + 0.1 + 0.2);
-    }
-  });
-}
-
-TEST_CASE("what the caller's stream was given comes before an operation on a GPU, and its own kernels before its end") {
-  const OverNccl here;
-  auto& streams = support::RecordedStreams::of(gpu);
-  with_ranks(2, [&](const std::shared_ptr<World>& world) {
-    const auto team = world->convene(everybody(*world), at::Device(gpu));
-    const Tensor received = at::zeros({2}, at::kFloat);
-    world->barrier("both are there");
-    if (world->rank() == 0) (void)streams.take();
-    world->barrier("nothing is written down");
-    team->shift(received, row({1.0F, 2.0F})).wait();
-    world->barrier("both have it");
-    if (world->rank() == 0) {
-      const auto calls = streams.take();  // of two ranks, each a thread and its team's thread
-      std::map<std::thread::id, std::string> by_thread;
-      for (const auto& one : calls) by_thread[one.thread] += one.what + "; ";
-      std::multiset<std::string> told;
-      for (const auto& [thread, words] : by_thread) told.insert(words);
-      const std::string beside = "wait for the mark; wait for the stream; ";
-      RANK_CHECK(told == std::multiset<std::string>{"mark; ", "mark; ", beside, beside});
-      RANK_CHECK(calls.front().what == "mark");
-    }
-    world->barrier("the end");
-  });
-}
-
-TEST_CASE("a rank leaves a team when the network has what it sent, and gives up where that fails") {
-  const OverNccl here;
-  const support::ScratchDirectory scratch;
-  const std::string file = scratch.path() / "left";
-  const support::Environment left("FAKE_NCCL_LEFT", file);
-  for (const bool fails : {false, true}) {
-    std::filesystem::remove(file);
-    const support::Environment broken("FAKE_NCCL_FINALIZE_ERROR", fails ? "3" : "");
-    with_ranks(2, [&](const std::shared_ptr<World>& world) {
-      const Tensor received = at::zeros({2}, at::kFloat);
-      auto team = world->convene(everybody(*world), at::Device(gpu));
-      team->shift(received, row({1.0F, 2.0F})).wait();
-      team.reset();
-      world->barrier("the end");
-    });
-    std::ifstream in(file);
-    std::multiset<std::string> words{std::istream_iterator<std::string>(in), {}};
-    const std::string end = fails ? "abort" : "destroy";
-    CHECK(words == std::multiset<std::string>{"finalize", "finalize", end, end});
-  }
-}
-
-TEST_CASE("over NCCL, too, a rank that fails, is silent or has another list ends the others' wait") {
-  const OverNccl here;
-  std::string told;
-  CHECK_THROWS(with_ranks(2, [&](const std::shared_ptr<World>& world) {
-    const auto team = world->convene(everybody(*world), at::Device(gpu));
-    if (world->rank() == 1) throw std::runtime_error("no idea");
-    const os::Stopwatch watch;
-    told = support::raised_by([&] { team->all_gather(at::zeros({2}, at::kFloat), row({1.0F})).wait(); });
-    if (watch.seconds() > 10) throw std::runtime_error("it took too long");
-  }));
-  CHECK(support::lacks(told, {"distributed.8", "rank 1 failed", "no idea", "all-gather"}) == "");
-  // The ranks do not agree where their tensors are.
+TEST_CASE("ranks that do not agree where their tensors are, and those without NCCL, form no team") {
+  const support::Environment nccl{"RLALGO_NCCL_LIBRARY", support::fake_nccl},
+      cudart{"RLALGO_CUDART_LIBRARY", support::fake_nccl};
+  constexpr at::DeviceType gpu = at::kCUDA;
   with_ranks(2, [&](const std::shared_ptr<World>& world) {
     RANK_CHECK(support::number_raised_by([&] {
                  (void)world->convene(everybody(*world), at::Device(world->rank() == 0 ? gpu : at::kCPU));
                }) == "distributed.10");
   });
-  // NCCL is not there.
   const support::Environment none("RLALGO_NCCL_LIBRARY", "/nonexistent/libnccl.so.2");
   with_ranks(2, [&](const std::shared_ptr<World>& world) {
     RANK_CHECK(support::lacks(support::raised_by([&] { (void)world->convene(everybody(*world), at::Device(gpu)); }),

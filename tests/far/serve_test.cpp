@@ -120,7 +120,7 @@ TEST_CASE("weights that come over NCCL arrive in the device's memory, and leave 
 
   const support::Environment nccl("RLALGO_NCCL_LIBRARY", support::fake_nccl),
       cudart("RLALGO_CUDART_LIBRARY", support::fake_nccl);
-  support::access_through([](void (*task)(void*), void* given) { support::far::run_kernel([&] { task(given); }); });
+  support::access_through([](void (*task)(void*), void* given) { support::far::reach([&] { task(given); }); });
   const auto trained = model::load_decoder(scratch.path() / "trained", {.device = device});
   std::int64_t weights = 0;
   for (const model::Parameter& p : trained->parameters()) weights += static_cast<std::int64_t>(p.value.nbytes());

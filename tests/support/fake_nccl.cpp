@@ -8,7 +8,7 @@
 // are an error of both ranks, a send or a receive outside of a group is an error, and memory that is given back while a
 // stream uses it ends the program. Host memory is copied before a copy from it returns, and after the end of one to it.
 //
-// Faults, from the environment when a function is called: FAKE_NCCL_VERSION (22800), FAKE_CUDA_DEVICES (1),
+// Faults, from the environment when a function is called: FAKE_NCCL_VERSION (22800), FAKE_CUDA_DEVICES (1), FAKE_CUDA_CARD (LOCAL_RANK; in the UUID),
 // FAKE_NCCL_INIT_ERROR (of ncclCommInitRank…, at once), FAKE_NCCL_JOIN_ERROR (the same while a non-blocking communicator
 // begins, where the real one finds two ranks on one GPU), FAKE_NCCL_ABORT_SECONDS (that an abort takes),
 // FAKE_CUDA_COPY_SECONDS (that a copy to the GPU takes), FAKE_NCCL_FINALIZE_ERROR; FAKE_NCCL_LEFT names a file to which is
@@ -52,6 +52,21 @@ constexpr int no_device = 100, invalid_value = 1;
 using Access = void (*)(void (*)(void*), void*);
 std::atomic<Access> memory_access = nullptr;
 
+void reach(std::function<void()> f) {
+  if (const Access through = memory_access; through != nullptr)
+    through([](void* given) { (*static_cast<std::function<void()>*>(given))(); }, &f);
+  else
+    f();
+}
+std::vector<char> taken(const void* from, std::size_t bytes) {
+  std::vector<char> out(bytes);
+  reach([&] { std::memcpy(out.data(), from, bytes); });
+  return out;
+}
+void put(void* to, const void* from, std::size_t bytes) {
+  reach([&] { std::memcpy(to, from, bytes); });
+}
+
 int number(const char* variable, int otherwise) {
   const char* const set = std::getenv(variable);
   return set != nullptr && *set != '\0' ? std::atoi(set) : otherwise;
@@ -92,10 +107,7 @@ class Queue {
       if (tasks_.empty()) return;
       auto task = std::move(tasks_.front());  // its place stays taken until it is done
       lock.unlock();
-      if (const Access through = memory_access; through != nullptr)
-        through([](void* given) { (*static_cast<std::function<void()>*>(given))(); }, &task);
-      else
-        task();
+      task();
       task = nullptr;
       lock.lock();
       tasks_.pop_front();
@@ -127,7 +139,7 @@ bool whole(int socket, void* data, std::size_t size, bool out) {
 
 struct Header {
   std::uint64_t bytes = 0;
-  std::int32_t kind = 0, root = 0;  // kind 0: broadcast, 1: sum of float32
+  std::int32_t kind = 0, root = 0;  // kind 0: broadcast, 1: sum, 2: gather, 3: sum of shards; root: or type
 };
 
 // What a rank sends to another one, or gets from it.
@@ -256,35 +268,78 @@ struct Communicator {
 
   void broadcast(const void* from, void* to, std::size_t bytes, int root) {
     if (!agreed({.bytes = bytes, .kind = 0, .root = root})) return fail(aborted ? remote_error : invalid_usage);
-    if (rank == root && to != from) std::memmove(to, from, bytes);
+    std::vector<char> data = rank == root ? taken(from, bytes) : std::vector<char>(bytes);
     bool good = true;
     if (rank == 0) {
-      if (root != 0) good = whole(socket_of(root), to, bytes, false);
+      if (root != 0) good = whole(socket_of(root), data.data(), bytes, false);
       for (int other = 1; good && other < size; ++other)
-        if (other != root) good = whole(socket_of(other), to, bytes, true);
+        if (other != root) good = whole(socket_of(other), data.data(), bytes, true);
     } else {
-      good = whole(socket_of(0), to, bytes, rank == root);
-    }
-    if (!good) fail(remote_error);
-  }
-
-  void sum(const void* from, void* to, std::size_t count) {
-    const std::size_t bytes = count * sizeof(float);
-    if (!agreed({.bytes = bytes, .kind = 1, .root = 0})) return fail(aborted ? remote_error : invalid_usage);
-    std::vector<float> total(count), other(count);
-    std::memcpy(total.data(), from, bytes);
-    bool good = true;
-    if (rank == 0) {
-      for (int r = 1; good && r < size; ++r) {
-        good = whole(socket_of(r), other.data(), bytes, false);
-        for (std::size_t i = 0; i < count; ++i) total[i] += other[i];
-      }
-      for (int r = 1; good && r < size; ++r) good = whole(socket_of(r), total.data(), bytes, true);
-    } else {
-      good = whole(socket_of(0), total.data(), bytes, true) && whole(socket_of(0), total.data(), bytes, false);
+      good = whole(socket_of(0), data.data(), bytes, rank == root);
     }
     if (!good) return fail(remote_error);
-    std::memcpy(to, total.data(), bytes);
+    put(to, data.data(), bytes);
+  }
+
+  // What rank 0 makes of the bytes of all ranks, [size][bytes]: the same for all, or a part for each.
+  using Made = std::function<std::vector<char>(const std::vector<std::vector<char>>& all, int rank)>;
+  void together(const Header& header, const void* from, void* to, const Made& made) {
+    if (!agreed(header)) return fail(aborted ? remote_error : invalid_usage);
+    std::vector<std::vector<char>> all = {taken(from, header.bytes)};
+    bool good = true;
+    std::vector<char> own;
+    std::uint64_t length = 0;
+    if (rank == 0) {
+      for (int r = 1; good && r < size; ++r) {
+        all.emplace_back(header.bytes);
+        good = whole(socket_of(r), all.back().data(), header.bytes, false);
+      }
+      for (int r = size; good && r-- > 0;) {
+        own = made(all, r);
+        length = own.size();
+        if (r > 0)
+          good = whole(socket_of(r), &length, sizeof length, true) && whole(socket_of(r), own.data(), length, true);
+      }
+    } else {
+      good = whole(socket_of(0), all.front().data(), header.bytes, true) &&
+             whole(socket_of(0), &length, sizeof length, false);
+      if (good) own.resize(length);
+      good = good && whole(socket_of(0), own.data(), length, false);
+    }
+    if (!good) return fail(remote_error);
+    put(to, own.data(), own.size());
+  }
+
+  // In an order of its own: from the last rank to the first.
+  template <class T>
+  static std::vector<char> total(const std::vector<std::vector<char>>& all) {
+    std::vector<char> out = all.back();
+    auto* const sum = reinterpret_cast<T*>(out.data());
+    for (std::size_t r = all.size() - 1; r-- > 0;)
+      for (std::size_t i = 0; i < out.size() / sizeof(T); ++i) sum[i] += reinterpret_cast<const T*>(all[r].data())[i];
+    return out;
+  }
+  static std::vector<char> total(const std::vector<std::vector<char>>& all, int type) {
+    return type == abi::float64 ? total<double>(all) : total<float>(all);
+  }
+  void sum(const void* from, void* to, std::size_t bytes, int type) {
+    together({.bytes = bytes, .kind = 1, .root = type}, from, to,
+             [&](const auto& all, int) { return total(all, type); });
+  }
+  void sum_shards(const void* from, void* to, std::size_t bytes, int type) {
+    together({.bytes = bytes * static_cast<std::size_t>(size), .kind = 3, .root = type}, from, to,
+             [&](const auto& all, int r) {
+               const std::vector<char> sums = total(all, type);
+               const auto begin = sums.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(r) * bytes);
+               return std::vector<char>(begin, begin + static_cast<std::ptrdiff_t>(bytes));
+             });
+  }
+  void gather(const void* from, void* to, std::size_t bytes) {
+    together({.bytes = bytes, .kind = 2, .root = 0}, from, to, [](const auto& all, int) {
+      std::vector<char> out;
+      for (const auto& one : all) out.insert(out.end(), one.begin(), one.end());
+      return out;
+    });
   }
 
   // All at once: nobody waits for a rank that waits for another one's part.
@@ -301,9 +356,11 @@ struct Communicator {
             return lines.at(one.peer);
           }();
           std::uint64_t bytes = one.bytes;
+          std::vector<char> data = one.out ? taken(one.place, one.bytes) : std::vector<char>(one.bytes);
           bool good = whole(line, &bytes, sizeof bytes, one.out);
           if (good && bytes != one.bytes) error = invalid_usage;
-          good = good && bytes == one.bytes && whole(line, one.place, one.bytes, one.out);
+          good = good && bytes == one.bytes && whole(line, data.data(), one.bytes, one.out);
+          if (good && !one.out) put(one.place, data.data(), one.bytes);
           if (!good && error == abi::success) error = remote_error;
           if (!good) return;
         }
@@ -483,8 +540,17 @@ int ncclBroadcast(const void* from, void* to, std::size_t count, int type, int r
 }
 int ncclAllReduce(const void* from, void* to, std::size_t count, int type, int operation, void* communicator,
                   void* stream) {
-  if (type != abi::float32 || operation != abi::add) return invalid_argument;
-  return queued(communicator, stream, to, [=](Communicator& c) { c.sum(from, to, count); });
+  if ((type != abi::float32 && type != abi::float64) || operation != abi::add) return invalid_argument;
+  return queued(communicator, stream, to, [=](Communicator& c) { c.sum(from, to, count * bytes_of(type), type); });
+}
+int ncclAllGather(const void* from, void* to, std::size_t count, int type, void* communicator, void* stream) {
+  return queued(communicator, stream, to, [=](Communicator& c) { c.gather(from, to, count * bytes_of(type)); });
+}
+int ncclReduceScatter(const void* from, void* to, std::size_t count, int type, int operation, void* communicator,
+                      void* stream) {
+  if ((type != abi::float32 && type != abi::float64) || operation != abi::add) return invalid_argument;
+  return queued(communicator, stream, to,
+                [=](Communicator& c) { c.sum_shards(from, to, count * bytes_of(type), type); });
 }
 int ncclSend(const void* from, std::size_t count, int type, int peer, void* communicator, void* stream) {
   return transferred({peer, true, const_cast<void*>(from), count * bytes_of(type)}, communicator, stream);
@@ -522,8 +588,6 @@ const char* ncclGetErrorString(int result) {
 const char* ncclGetLastError(void*) { return "of the fake library"; }
 // That vLLM's table of functions has them is enough.
 int ncclReduce(const void*, void*, std::size_t, int, int, int, void*, void*) { return invalid_usage; }
-int ncclAllGather(const void*, void*, std::size_t, int, void*, void*) { return invalid_usage; }
-int ncclReduceScatter(const void*, void*, std::size_t, int, int, void*, void*) { return invalid_usage; }
 int ncclCommSuspend(void*, int) { return invalid_usage; }
 int ncclCommResume(void*) { return invalid_usage; }
 int ncclCommWindowRegister(void*, void*, std::size_t, void**, int) { return invalid_usage; }
@@ -538,6 +602,8 @@ int cudaSetDevice(int device) { return device >= 0 && device < number("FAKE_CUDA
 int cudaGetDeviceProperties(void* properties, int) {
   for (std::size_t i = 0; i < abi::uuid_bytes; ++i)
     static_cast<unsigned char*>(properties)[abi::uuid_offset + i] = static_cast<unsigned char>(16 * i + i);
+  const int card = number("FAKE_CUDA_CARD", number("LOCAL_RANK", 0));
+  static_cast<unsigned char*>(properties)[abi::uuid_offset + abi::uuid_bytes - 1] += static_cast<unsigned char>(card);
   return abi::success;
 }
 int cudaMalloc(void** out, std::size_t size) {
@@ -555,7 +621,7 @@ int cudaFree(void* place) {
 }
 int cudaMemcpyAsync(void* to, const void* from, std::size_t size, int kind, void* stream) {
   if (kind == abi::device_to_host) {
-    queue_of(stream).add([=] { std::memcpy(to, from, size); });
+    queue_of(stream).add([=] { reach([=] { std::memcpy(to, from, size); }); });
     queue_of(stream).finish();
     return abi::success;
   }
@@ -564,7 +630,7 @@ int cudaMemcpyAsync(void* to, const void* from, std::size_t size, int kind, void
   queue_of(stream).add([use = std::make_shared<Use>(to), staged = std::vector<char>(begin, begin + size),
                         seconds = number("FAKE_CUDA_COPY_SECONDS", 0)] {
     std::this_thread::sleep_for(std::chrono::seconds(seconds));
-    std::memcpy(use->place, staged.data(), staged.size());
+    put(use->place, staged.data(), staged.size());
   });
   return abi::success;
 }
@@ -574,6 +640,10 @@ int cudaStreamCreateWithFlags(void** stream, unsigned int) {
 }
 int cudaStreamDestroy(void* stream) {
   delete static_cast<Queue*>(stream);
+  return abi::success;
+}
+int cudaLaunchHostFunc(void* stream, void (*f)(void*), void* data) {
+  queue_of(stream).add([=] { f(data); });
   return abi::success;
 }
 int cudaStreamQuery(void* stream) { return queue_of(stream).idle() ? abi::success : abi::not_ready; }

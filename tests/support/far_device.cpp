@@ -1,9 +1,13 @@
 #include "far_device.hpp"
 
+#include <dlfcn.h>
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -29,7 +33,8 @@ constexpr auto type = c10::DeviceType::PrivateUse1;
 struct State {
   struct Region {
     std::size_t bytes = 0;
-    int open = 0;  // copies and kernels that are under way
+    int open = 0;              // copies and kernels that are under way
+    c10::StreamId stream = 0;  // that it was taken on
   };
   std::mutex mutex;
   std::map<void*, Region> regions;
@@ -47,14 +52,128 @@ State& state() {
 
 thread_local bool in_fallback = false;  // its copies are not the program's
 
-void release(void* memory) {
-  if (memory == nullptr) return;
+// What ends once, at a time.
+class Point {
+ public:
+  using Clock = std::chrono::steady_clock;
+  void pass() {
+    const std::lock_guard lock(mutex_);
+    at_ = Clock::now();
+    passed_ = true;
+    changed_.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return passed_; });
+  }
+  bool passed() {
+    const std::lock_guard lock(mutex_);
+    return passed_;
+  }
+  Clock::time_point at() {
+    const std::lock_guard lock(mutex_);
+    return at_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool passed_ = false;
+  Clock::time_point at_;
+};
+using Points = std::vector<std::shared_ptr<Point>>;
+
+// Of a CUDA runtime; stream 0 is the device's own.
+struct Streams {
+  int (*create)(void**, unsigned int) = nullptr;
+  int (*call)(void*, void (*)(void*), void*) = nullptr;
+  int (*synchronize)(void*) = nullptr;
+  std::mutex mutex;
+  std::vector<void*> made;
+  Points before;  // what stream 0 does next
+  std::atomic<bool> any_before{false};
+
+  void* handle(c10::StreamId id) {
+    const std::lock_guard lock(mutex);
+    return id == 0 ? nullptr : made.at(static_cast<std::size_t>(id) - 1);
+  }
+  void give(c10::StreamId id, std::function<void()> task) {
+    auto* const held = new std::function<void()>(std::move(task));
+    call(
+        handle(id),
+        [](void* given) {
+          const std::unique_ptr<std::function<void()>> task(static_cast<std::function<void()>*>(given));
+          (*task)();
+        },
+        held);
+  }
+  void finish(c10::StreamId id) {
+    if (id != 0) {
+      (void)synchronize(handle(id));
+      return;
+    }
+    if (!any_before) return;
+    Points all;
+    {
+      const std::lock_guard lock(mutex);
+      all = before;
+    }
+    for (const auto& one : all) one->wait();
+    const std::lock_guard lock(mutex);
+    std::erase_if(before, [](const auto& one) { return one->passed(); });
+    any_before = !before.empty();
+  }
+};
+Streams& streams() {
+  static Streams* const one = new Streams;
+  return *one;
+}
+thread_local c10::StreamId stream_here = 0;
+
+// What the thread's stream was given comes before what follows.
+void in_order() {
+  if (!in_fallback) streams().finish(stream_here);
+}
+
+// Memory that was given back, until its stream has done what it was given before.
+struct Left {
+  void* memory = nullptr;
+  Points points;
+};
+void give_up(std::vector<Left>& left) {
   State& s = state();
   const std::lock_guard lock(s.mutex);
-  const auto region = s.regions.find(memory);
-  ::munmap(memory, region->second.bytes);
-  s.held -= region->second.bytes;
-  s.regions.erase(region);
+  std::erase_if(left, [&](const Left& one) {
+    if (std::any_of(one.points.begin(), one.points.end(), [](const auto& p) { return !p->passed(); })) return false;
+    const auto region = s.regions.find(one.memory);
+    ::munmap(one.memory, region->second.bytes);
+    s.regions.erase(region);
+    return true;
+  });
+}
+
+void release(void* memory) {
+  if (memory == nullptr) return;
+  static std::mutex* const mutex = new std::mutex;
+  static auto* const left = new std::vector<Left>;
+  c10::StreamId stream = 0;
+  {
+    const std::lock_guard lock(state().mutex);
+    const auto& region = state().regions.at(memory);
+    state().held -= region.bytes;
+    stream = region.stream;
+  }
+  Left one{memory, {}};
+  if (stream != 0) {
+    one.points.push_back(std::make_shared<Point>());
+    streams().give(stream, [point = one.points.front()] { point->pass(); });
+  } else if (streams().any_before) {
+    const std::lock_guard lock(streams().mutex);
+    one.points = streams().before;
+  }
+  const std::lock_guard lock(*mutex);
+  left->push_back(std::move(one));
+  give_up(*left);
 }
 
 class Memory final : public c10::DeviceAllocator {
@@ -86,7 +205,7 @@ class Memory final : public c10::DeviceAllocator {
       const int open = state().kernels;
       memory = ::mmap(nullptr, size, open > 0 ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
       TORCH_CHECK(memory != MAP_FAILED, "no memory for the far device");
-      state().regions[memory] = {size, open};
+      state().regions[memory] = {size, open, stream_here};
       state().held += size;
       state().peak = std::max(state().peak, state().held);
       if (!in_fallback) ++state().counts.allocations;
@@ -157,6 +276,7 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
     else
       ++c.operators, ++c.by_name["aten::copy_"];
   }
+  in_order();
   at::Tensor source = from, target = to;
   if (from.is_privateuseone()) {
     const Opened open(from);
@@ -268,6 +388,7 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     ++state().counts.operators;
     ++state().counts.by_name[c10::toString(op.operator_name())];
   }
+  in_order();
   struct Inside {
     bool before = std::exchange(in_fallback, true);
     ~Inside() { in_fallback = before; }
@@ -275,22 +396,84 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   at::native::cpu_fallback(op, stack);
 }
 
-// It works at once: nothing to wait for.
+// What a stream has come to.
+struct Event {
+  Points points;
+};
+
 struct Guard final : c10::impl::DeviceGuardImplInterface {
+  static c10::Stream stream_of(c10::StreamId id) {
+    return c10::Stream(c10::Stream::UNSAFE, c10::Device(far::type, 0), id);
+  }
+  static Points& points_of(void* event) { return static_cast<Event*>(event)->points; }
+  static void count_wait() {
+    const std::lock_guard lock(state().mutex);
+    ++state().counts.waits;
+  }
   c10::DeviceType type() const override { return far::type; }
-  c10::Device exchangeDevice(c10::Device device) const override { return device; }
+  c10::Device exchangeDevice(c10::Device) const override { return getDevice(); }
   c10::Device getDevice() const override { return {far::type, 0}; }
   void setDevice(c10::Device) const override {}
   void uncheckedSetDevice(c10::Device) const noexcept override {}
-  c10::Stream getStream(c10::Device device) const override { return c10::Stream(c10::Stream::DEFAULT, device); }
-  c10::Stream exchangeStream(c10::Stream stream) const override { return stream; }
+  c10::Stream getStream(c10::Device) const override { return stream_of(stream_here); }
+  c10::Stream getDefaultStream(c10::Device) const override { return stream_of(0); }
+  c10::Stream exchangeStream(c10::Stream stream) const override {
+    return stream_of(std::exchange(stream_here, stream.id()));
+  }
+  c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override {
+    Streams& s = streams();
+    TORCH_CHECK(s.create != nullptr, "the far device has one stream");
+    void* made = nullptr;
+    (void)s.create(&made, 0);
+    const std::lock_guard lock(s.mutex);
+    s.made.push_back(made);
+    return stream_of(static_cast<c10::StreamId>(s.made.size()));
+  }
+  void* getStreamNativeHandle(c10::Stream stream) const override { return streams().handle(stream.id()); }
   c10::DeviceIndex deviceCount() const noexcept override { return 1; }
-  void synchronizeStream(const c10::Stream&) const override {}
-  void record(void**, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {}
-  void synchronizeEvent(void*) const override {}
-  void block(void*, const c10::Stream&) const override {}
-  bool queryEvent(void*) const override { return true; }
-  void destroyEvent(void*, c10::DeviceIndex) const noexcept override {}
+  void synchronizeStream(const c10::Stream& stream) const override {
+    count_wait();
+    streams().finish(stream.id());
+  }
+  bool queryStream(const c10::Stream&) const override { return true; }
+  void record(void** event, const c10::Stream& stream, c10::DeviceIndex, c10::EventFlag) const override {
+    if (*event == nullptr) *event = new Event;
+    const auto point = std::make_shared<Point>();
+    if (stream.id() != 0) {
+      streams().give(stream.id(), [point] { point->pass(); });
+      points_of(*event) = {point};
+      return;
+    }
+    point->pass();
+    const std::lock_guard lock(streams().mutex);
+    points_of(*event) = streams().before;
+    points_of(*event).push_back(point);
+  }
+  void block(void* event, const c10::Stream& stream) const override {
+    Streams& s = streams();
+    for (const auto& point : points_of(event)) {
+      if (point->passed()) continue;
+      if (stream.id() != 0) {
+        s.give(stream.id(), [point] { point->wait(); });
+        continue;
+      }
+      const std::lock_guard lock(s.mutex);
+      s.before.push_back(point);
+      s.any_before = true;
+    }
+  }
+  void synchronizeEvent(void* event) const override {
+    count_wait();
+    for (const auto& point : points_of(event)) point->wait();
+  }
+  bool queryEvent(void* event) const override {
+    return std::all_of(points_of(event).begin(), points_of(event).end(), [](const auto& one) { return one->passed(); });
+  }
+  double elapsedTime(void* first, void* last, c10::DeviceIndex) const override {
+    return std::chrono::duration<double, std::milli>(points_of(last).back()->at() - points_of(first).back()->at())
+        .count();
+  }
+  void destroyEvent(void* event, c10::DeviceIndex) const noexcept override { delete static_cast<Event*>(event); }
 };
 
 struct Hooks final : at::PrivateUse1HooksInterface {
@@ -326,6 +509,7 @@ Counts Counts::since(const Counts& before) const {
   out.scalars -= before.scalars;
   out.allocations -= before.allocations;
   out.given_back -= before.given_back;
+  out.waits -= before.waits;
   out.kernels -= before.kernels;
   out.replays -= before.replays;
   out.nodes -= before.nodes;
@@ -352,7 +536,7 @@ void reset_peak() {
 
 void fail_allocation() { state().fail = true; }
 
-void run_kernel(const std::function<void()>& f) {
+void reach(const std::function<void()>& f) {
   State& s = state();
   const auto protect = [&](int change, int protection) {
     const std::lock_guard lock(s.mutex);
@@ -362,13 +546,26 @@ void run_kernel(const std::function<void()>& f) {
       if (before == 0 || region.open == 0) ::mprotect(memory, region.bytes, protection);
     }
   };
+  protect(1, PROT_READ | PROT_WRITE);
+  f();
+  protect(-1, PROT_NONE);
+}
+
+void run_kernel(const std::function<void()>& f) {
+  State& s = state();
   if (s.graph) {
     s.graph->nodes.emplace_back([f] { run_kernel(f); });
     return;
   }
-  protect(1, PROT_READ | PROT_WRITE);
-  f();
-  protect(-1, PROT_NONE);
+  in_order();
+  reach(f);
+}
+
+void use_streams(void* library) {
+  Streams& s = streams();
+  s.call = reinterpret_cast<decltype(s.call)>(::dlsym(library, "cudaLaunchHostFunc"));
+  s.synchronize = reinterpret_cast<decltype(s.synchronize)>(::dlsym(library, "cudaStreamSynchronize"));
+  s.create = reinterpret_cast<decltype(s.create)>(::dlsym(library, "cudaStreamCreateWithFlags"));
 }
 
 void count_kernels(std::int64_t launches) {

@@ -22,6 +22,7 @@ struct Counts {
   std::int64_t copies_in = 0;   // from the host
   std::int64_t copies_out = 0;  // to the host: each waits for the device
   std::int64_t scalars = 0;     // of these, single numbers that the host reads (item)
+  std::int64_t waits = 0;       // of the host, for a stream or an event
   std::int64_t bytes_in = 0, bytes_out = 0;
   std::int64_t allocations = 0;
   std::int64_t given_back = 0;                  // how often unused memory was given back to the device
@@ -47,6 +48,14 @@ void fail_allocation();
 // f() while the host may reach all of the device's memory: a kernel of the host (far_kernels.hpp).
 void run_kernel(const std::function<void()>& f);
 void count_kernels(std::int64_t launches);
+
+// The same without the order of streams: for what a stream does.
+void reach(const std::function<void()>& f);
+
+// The device's own stream works at once. Those of LibTorch's pool are streams of a CUDA runtime from here on, `library` (a handle of
+// fake_nccl.cpp), which does what they are given asynchronously; an operator or copy on one begins when everything before it there is done,
+// and one on the device's own stream when the events are over that it was told to wait for. Streams there are none before.
+void use_streams(void* library);
 
 // Between begin_graph() and end_graph() nothing is computed but recorded, as on a GPU whose stream is captured. What cannot be captured
 // there fails: an allocation, a copy from or to the host, an operator that gives new memory.

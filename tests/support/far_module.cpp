@@ -16,7 +16,7 @@ namespace far = rlalgo::support::far;
 using Access = void (*)(void (*)(void*), void*);
 
 void access(void (*task)(void*), void* given) {
-  far::run_kernel([&] { task(given); });
+  far::reach([&] { task(given); });
 }
 
 void write_counts() {
@@ -25,10 +25,12 @@ void write_counts() {
   const far::Counts c = far::counts();
   const char* const rank = std::getenv("RANK");
   if (std::FILE* const out = std::fopen(file, "a"); out != nullptr) {
-    std::fprintf(
-        out, "{\"rank\": %s, \"operators\": %lld, \"copies_in\": %lld, \"copies_out\": %lld, \"scalars\": %lld}\n",
-        rank == nullptr ? "-1" : rank, static_cast<long long>(c.operators), static_cast<long long>(c.copies_in),
-        static_cast<long long>(c.copies_out), static_cast<long long>(c.scalars));
+    std::fprintf(out,
+                 "{\"rank\": %s, \"operators\": %lld, \"copies_in\": %lld, \"copies_out\": %lld, \"scalars\": %lld, "
+                 "\"waits\": %lld}\n",
+                 rank == nullptr ? "-1" : rank, static_cast<long long>(c.operators),
+                 static_cast<long long>(c.copies_in), static_cast<long long>(c.copies_out),
+                 static_cast<long long>(c.scalars), static_cast<long long>(c.waits));
     std::fclose(out);
   }
 }
@@ -37,10 +39,13 @@ void write_counts() {
   (void)far::device();
   const char* const nccl = std::getenv("RLALGO_NCCL_LIBRARY");
   if (nccl != nullptr && *nccl != '\0')
-    if (void* const library = ::dlopen(nccl, RTLD_NOW | RTLD_LOCAL); library != nullptr)
+    if (void* const library = ::dlopen(nccl, RTLD_NOW | RTLD_LOCAL); library != nullptr) {
       if (auto* const through = reinterpret_cast<void (*)(Access)>(::dlsym(library, "fake_cuda_access_through"));
-          through != nullptr)
+          through != nullptr) {
         through(&access);
+        far::use_streams(library);
+      }
+    }
   return true;
 }();
 

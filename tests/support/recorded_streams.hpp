@@ -40,7 +40,19 @@ class RecordedStreams final : public c10::impl::DeviceGuardImplInterface {
   void setDevice(c10::Device) const override {}
   void uncheckedSetDevice(c10::Device) const noexcept override {}
   c10::Stream getStream(c10::Device) const override { return c10::Stream(c10::Stream::DEFAULT, getDevice()); }
-  c10::Stream exchangeStream(c10::Stream) const override { return getStream(getDevice()); }
+  c10::Stream exchangeStream(c10::Stream stream) const override {
+    note(stream.id() == 7 ? "go to a stream of the pool" : "go back");
+    return getStream(getDevice());
+  }
+  c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override {
+    return c10::Stream(c10::Stream::UNSAFE, getDevice(), 7);
+  }
+  void* getStreamNativeHandle(c10::Stream stream) const override { return stream.id() == 7 ? &mutex_ : nullptr; }
+  void block(void* event, const c10::Stream&) const override {
+    note(event == &mutex_ ? "come behind the mark" : "another event");
+  }
+  bool queryEvent(void* event) const override { return event != &mutex_; }
+  double elapsedTime(void*, void*, c10::DeviceIndex) const override { return 2500.0; }
   c10::DeviceIndex deviceCount() const noexcept override { return 0; }
   void record(void** event, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {
     *event = &mutex_;

@@ -163,7 +163,8 @@ class ThreadTeam final : public distributed::Team {
     return distributed::Pending(
         std::make_shared<Later>([this, subject, received = std::move(received)] { collect(subject, received); }));
   }
-  distributed::Pending begin(const std::string&, std::function<void(const Round&)> work) override {
+  distributed::Pending begin_rounds(const std::string&, const std::vector<tensor::Tensor>&,
+                                    std::function<void(const Round&)> work) override {
     const Meeting::Subject subject{name_, next_++};
     return distributed::Pending(std::make_shared<Later>([this, subject, work = std::move(work)] {
       work([&](const std::vector<tensor::Tensor>& sent, const std::vector<tensor::Tensor>& received) {

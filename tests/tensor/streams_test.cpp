@@ -1,6 +1,8 @@
 #include <rlalgo/tensor/streams.hpp>
 
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <support/catch.hpp>
 #include <support/recorded_streams.hpp>
@@ -29,4 +31,24 @@ TEST_CASE("a mark is set where it is made, and waited for in another thread") {
   CHECK(calls[1].what == "wait for the mark");
   CHECK(calls[1].thread == id);
   CHECK(calls[2].what == "wait for the stream");
+}
+
+TEST_CASE("what a stream is given comes behind a mark without the host's waiting") {
+  auto& streams = support::RecordedStreams::of(at::kPrivateUse1);
+  const at::Device device(at::kPrivateUse1, 0);
+  (void)streams.take();
+  const tensor::StreamMark mark(device);
+  mark.precede(device);
+  CHECK_FALSE(mark.reached());
+  {
+    const tensor::OwnStream own(device);
+    CHECK(own.handle() != nullptr);
+  }
+  std::vector<std::string> words;
+  for (const auto& call : streams.take()) words.push_back(call.what);
+  CHECK(words == std::vector<std::string>{"mark", "come behind the mark", "go to a stream of the pool", "go back"});
+  const tensor::StreamMark on_cpu{at::Device(at::kCPU)};
+  on_cpu.precede(at::Device(at::kCPU));
+  CHECK(on_cpu.reached());
+  CHECK(on_cpu.seconds_to(on_cpu) == 0.0);
 }

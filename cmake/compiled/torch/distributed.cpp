@@ -8,6 +8,7 @@
 #include <rlalgo/distributed/detail/pickle_impl.hpp>
 #include <rlalgo/distributed/detail/process_group_impl.hpp>
 #include <rlalgo/distributed/detail/process_world_impl.hpp>
+#include <rlalgo/distributed/detail/rank_cards_impl.hpp>
 #include <rlalgo/distributed/detail/sharded_weights_impl.hpp>
 #include <rlalgo/distributed/detail/stateless_group_impl.hpp>
 #include <rlalgo/distributed/detail/team_impl.hpp>

@@ -43,7 +43,9 @@ inline constexpr std::string_view memory_remedy =
 // The device that a key or an option names, as RunConfig::device; its note, where there is one, goes to `note`.
 inline void place_on(RunConfig& config, const std::string& name, int ranks, const std::string& where,
                      std::string& note) {
-  tensor::DeviceChoice choice = tensor::choose_device(name, local_rank(), ranks, where);
+  // The process that starts the ranks asks for what the last of them will: no rank is started where one lacks a GPU.
+  const bool starts = ranks > 1 && std::getenv("RANK") == nullptr;
+  tensor::DeviceChoice choice = tensor::choose_device(name, starts ? ranks - 1 : local_rank(), ranks, where);
   config.device = choice.device.str();
   note = std::move(choice.note);
 }

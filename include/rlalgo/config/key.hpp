@@ -118,6 +118,7 @@ inline constexpr Resume ranks{"the same numbers to rounding, on so many ranks"};
 inline constexpr Resume how{"it says how to resume"};
 inline constexpr Resume layout{"where weights and states lie, not what is computed"};
 inline constexpr Resume same{"the same numbers on another way"};
+inline constexpr Resume sums{"the same numbers to rounding; a difference is named", false, true};
 inline constexpr Resume longer{"a run is made longer or shorter; its schedule follows", false, true};
 }  // namespace resume
 

@@ -105,6 +105,7 @@ inline data::Json effective_settings(const RunConfig& config, const Findings& fi
   for (const char* spelling : {"rl_beta", "trl.beta"}) out.erase(spelling);
   out["beta"] = config.beta;
   if (!device_of(config).is_cpu()) out["device"] = c10::DeviceTypeName(device_of(config).type(), /*lower_case=*/true);
+  out["sum_order"] = sum_order_of(config) == distributed::SumOrder::library ? "nccl" : "ranks";
   for (const char* list : {"datasets", "test_datasets"})
     if (config.keys.contains(list) && !config.keys[list].is_null()) out[list] = config.keys[list];
   return out;

@@ -24,6 +24,8 @@
 #include <rlalgo/config/supported.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/version.hpp>
+#include <rlalgo/distributed/nccl_library.hpp>
+#include <rlalgo/distributed/rank_cards.hpp>
 #include <rlalgo/distributed/world.hpp>
 #include <rlalgo/model/context_split.hpp>
 #include <rlalgo/run/resume.hpp>
@@ -76,6 +78,16 @@ inline void spread_over(RunConfig& c, int ranks) {
   if (c.trl.steps_per_generation) *c.trl.steps_per_generation *= groups;
 }
 
+// As many GPUs as a machine has, mostly: so far every rank's sending to every other one is no more than a ring sends.
+inline constexpr int most_ranks_in_order = 8;
+
+// How ranks add tensors of GPUs, with the key sum_order.
+[[nodiscard]] inline distributed::SumOrder sum_order_of(const RunConfig& c) {
+  const bool library = c.sum_order == "nccl" || (c.sum_order == "auto" && c.ranks > most_ranks_in_order);
+  return library && c.ranks > 1 && !at::Device(c.device).is_cpu() ? distributed::SumOrder::library
+                                                                  : distributed::SumOrder::ranks;
+}
+
 // Before anything is loaded.
 inline void check_sharding(const RunConfig& c, int ranks, std::vector<std::string>& warnings) {
   const ShardingConfig& s = c.sharding;
@@ -94,6 +106,9 @@ inline void check_sharding(const RunConfig& c, int ranks, std::vector<std::strin
                        .where = c.place(s.shard_size ? "dp_shard_size" : "dp_replicate_size")});
   }
   if (s.on() && ranks == 1) warnings.push_back(s.key + " has no effect: one rank holds everything");
+  if (c.sum_order == "nccl" && sum_order_of(c) == distributed::SumOrder::ranks)
+    warnings.push_back(std::string("sum_order: nccl has no effect: ") +
+                       (ranks == 1 ? "one rank has nothing to add" : "on the CPU sums are in the order of the ranks"));
   if (ranks == 1 || !c.divides_model()) return;
   const std::int64_t experts = c.expert_parallel_size, holders = s.on() ? shards * c.context_parallel_size : 1;
   if (ranks % experts != 0)
@@ -148,6 +163,7 @@ inline void form_groups(const RunConfig& c, distributed::World& world) {
                                      std::to_string(c.expert_parallel_size) +
                                      "` (or a multiple), or remove expert_parallel_size");
   world.set_context_size(static_cast<int>(c.context_parallel_size));
+  world.set_sum_order(sum_order_of(c));
 }
 
 [[nodiscard]] inline model::Dealing dealing_of(const RunConfig& c) {
@@ -192,6 +208,14 @@ inline void require_agreement(const RunConfig& c, distributed::World& world) {
   own.push_back({{"version of rlalgo", version}});
   own.push_back(c.settings);
   detail::require_same(world, "settings", own, "start all ranks with the same program, configuration file and options");
+}
+
+// On GPUs: that ranks can meet over NCCL, each on its own.
+inline void require_cards(const RunConfig& c, distributed::World& world) {
+  const at::Device device(c.device);
+  if (world.size() == 1 || device.is_cpu()) return;
+  const auto library = distributed::NcclLibrary::load();
+  distributed::require_own_cards(world, distributed::rank_card_here(*library, std::max<int>(0, device.index())));
 }
 
 // What they have read of what the configuration names (fingerprints.hpp).

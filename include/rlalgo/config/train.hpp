@@ -52,6 +52,7 @@ namespace detail {
   const auto world = world_of(config);
   form_groups(config, *world);
   require_agreement(config, *world);
+  require_cards(config, *world);
   RunConfig fixed = config;
   take_outside(fixed, *world, outside_to_resume(config));
   const os::OutsideInEnvironment environment(fixed.outside);

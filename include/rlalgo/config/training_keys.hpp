@@ -71,6 +71,7 @@ struct TrainingConfig {
   std::int64_t context_parallel_size = 1;
   std::optional<std::string> ring_attn_func;
   std::int64_t expert_parallel_size = 1;
+  std::string sum_order = "auto";
 };
 
 // clang-format off
@@ -131,6 +132,9 @@ struct TrainingConfig {
         .free(resume::ranks),
     key("expert_parallel_size", t.expert_parallel_size, "ranks that divide the experts of every layer among them "
         "([distributed](distributed.md#experts-that-are-shared-expert-parallel))").within(count(1)).free(resume::layout),
+    key("sum_order", t.sum_order, "how ranks on GPUs add gradients: in the order of the `ranks`, or as `nccl` does; `auto`: `nccl` from 9 "
+        "ranks on ([distributed](distributed.md#the-order-of-sums)). On the CPU always `ranks`").one_of({"auto", "ranks", "nccl"})
+        .free(resume::sums),
   };
 }
 

@@ -2,7 +2,7 @@
 // a step is computed. The gradients of a layer are sent while the layers before it are differentiated.
 //
 //   begin_last()       the next pass with a graph, and its backward pass, is this rank's last one of the step
-//   finish()           sends what is left, waits for all sums, and returns the gradients
+//   finish()           sends what is left, waits for all sums (on a GPU its stream does, not the host), and returns the gradients
 //
 // Parameters are divided into buckets, from the last layer to the first; the last bucket holds those outside of the layers, and
 // finish() sends it. Buckets are the same on all ranks, and all ranks send them in this order. Ranks wait for each other in finish()

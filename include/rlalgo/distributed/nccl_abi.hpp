@@ -51,6 +51,8 @@ struct Nccl {
   int (*abort)(Communicator) = nullptr;
   int (*broadcast)(const void*, void*, std::size_t count, int type, int root, Communicator, Stream) = nullptr;
   int (*all_reduce)(const void*, void*, std::size_t count, int type, int operation, Communicator, Stream) = nullptr;
+  int (*all_gather)(const void*, void*, std::size_t count, int type, Communicator, Stream) = nullptr;
+  int (*reduce_scatter)(const void*, void*, std::size_t count, int type, int operation, Communicator, Stream) = nullptr;
   int (*send)(const void*, std::size_t count, int type, int peer, Communicator, Stream) = nullptr;
   int (*receive)(void*, std::size_t count, int type, int peer, Communicator, Stream) = nullptr;
   int (*group_start)() = nullptr;
@@ -84,6 +86,8 @@ void each_function(Nccl& t, const F& each) {
   each(t.abort, "ncclCommAbort");
   each(t.broadcast, "ncclBroadcast");
   each(t.all_reduce, "ncclAllReduce");
+  each(t.all_gather, "ncclAllGather");
+  each(t.reduce_scatter, "ncclReduceScatter");
   each(t.send, "ncclSend");
   each(t.receive, "ncclRecv");
   each(t.group_start, "ncclGroupStart");

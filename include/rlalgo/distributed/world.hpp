@@ -56,7 +56,8 @@ class World {
   // What is under way is given up since a stop was asked for (os::Interruption): every other rank that waits, or is going
   // to, raises os::Interrupted and calls it, too. Then all begin a new order of operations: the World goes on.
   virtual void give_up(int /*signal*/) {}
-  // Raises what an operation that waits would raise now: another rank has failed, or has given up.
+  // Raises what an operation that waits would raise now: another rank has failed, or has given up. Numbers that came by a team of GPUs are
+  // good if this raises nothing after they were read.
   virtual void check() {}
 
   // The same ranks for another thread of each, which meets those of the others in an order of its own: host values only. The
@@ -73,6 +74,10 @@ class World {
   virtual void before_meeting(std::function<void()> /*settle*/) {}
   // Called about every 50 ms while this rank waits for another one; what it raises ends the wait.
   virtual void while_waiting(std::function<void()> /*tick*/) {}
+
+  // How tensors of GPUs are added (team.hpp); of teams that are convened later, and the same on all ranks.
+  void set_sum_order(SumOrder order) { sum_order_ = order; }
+  [[nodiscard]] SumOrder sum_order() const { return sum_order_; }
 
   // Ranks of a context group; they divide the ranks. Said once, before training.
   void set_context_size(int ranks) { context_size_ = ranks; }
@@ -109,6 +114,7 @@ class World {
 
  private:
   int context_size_ = 1;
+  SumOrder sum_order_ = SumOrder::ranks;
 };
 
 // Numbers as bytes, for gather().

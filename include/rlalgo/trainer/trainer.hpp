@@ -382,6 +382,7 @@ class Trainer {
   double read(const Batch& batch, Computed& computed, const loss::Counts& counts, core::Metrics& metrics,
               tensor::Tensor* norm = nullptr) {
     computed.fetch(static_cast<bool>(batch.remember), norm);
+    if (parts_.world->size() > 1) parts_.world->check();  // what was computed with came from the other ranks
     if (batch.remember) remember_of_others(batch, computed);
     double total = 0.0;
     for (const auto& one : computed.parts) {

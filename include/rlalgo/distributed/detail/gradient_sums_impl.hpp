@@ -89,9 +89,8 @@ RLALGO_INLINE void GradientSums::launch(Bucket& bucket) {
     if (!gradient.defined()) gradient = tensor::zeros_like(parameters_[i].value.detach());
     tensors.push_back(gradient);
   }
-  bucket.there = tensor::from_values(
-      there, at::TensorOptions().dtype(at::kFloat).device(parameters_[bucket.members.front()].value.device()));
-  tensors.push_back(bucket.there);
+  bucket.there = tensor::from_values(there, at::TensorOptions().dtype(at::kFloat));
+  if (team_->device().is_cpu()) tensors.push_back(bucket.there);
   bucket.pending = team_->begin_sum("sum of gradients", std::move(tensors));
   order_ = team_->order();
   ++begun_;
@@ -102,12 +101,17 @@ RLALGO_INLINE std::vector<Tensor> GradientSums::finish() {
   if (begun_ > 0 && team_->order() != order_) forget();  // of a step that was given up
   while (begun_ < buckets_.size()) launch(buckets_[begun_]);
   const os::Stopwatch watch;
+  // Beside gradients of a GPU, which the host does not wait for.
+  if (!team_->device().is_cpu()) {
+    std::vector<Tensor> all;
+    for (const Bucket& bucket : buckets_) all.push_back(bucket.there);
+    team_->begin_sum("who has gradients", std::move(all)).wait();
+  }
   for (Bucket& bucket : buckets_) bucket.pending.wait();
   waited_ += watch.seconds();
   begun_ = 0;
   for (Bucket& bucket : buckets_) {
-    const Tensor ranks = bucket.there.to(at::Device(at::kCPU), at::kFloat);
-    const float* const there = ranks.const_data_ptr<float>();
+    const float* const there = bucket.there.const_data_ptr<float>();
     for (std::size_t m = 0; m < bucket.members.size(); ++m)
       if (there[m] == 0.0F && bucket.made[m]) parameters_[bucket.members[m]].value.mutable_grad() = Tensor();
   }

@@ -1,12 +1,12 @@
-// Tensors between any two ranks of a team over NCCL: sends and receives of one group call. Those of the GPU go from and to
-// where they are; those of the CPU by way of a buffer on it.
+// Tensors of GPUs between the ranks of a team over NCCL, from and to where they are: sends and receives of one group call, or NCCL's own
+// collective operations, given to a stream.
 //
 // Ranks find each other by the store: rank 0 leaves NCCL's id under the team's name.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <exception>
 #include <memory>
 #include <string>
 #include <thread>
@@ -24,7 +24,7 @@
 
 namespace rlalgo::distributed::detail {
 
-class NcclPeers final : public Peers {
+class NcclPeers final : public StreamPeers {
  public:
   NcclPeers(const Store& store, const std::string& name, std::shared_ptr<const NcclLibrary> library, int device,
             int rank, int size, double seconds)
@@ -40,45 +40,77 @@ class NcclPeers final : public Peers {
     own_.join(store.get(key), seconds);
   }
 
-  void exchange(const std::vector<tensor::Tensor>& sent, const std::vector<tensor::Tensor>& received) override {
-    own_.begin("exchange", unbounded);
+  void exchange(const std::vector<tensor::Tensor>& sent, const std::vector<tensor::Tensor>& received,
+                void* stream) override {
     const std::size_t ranks = sent.size(), self = static_cast<std::size_t>(own_.rank());
-    std::vector<tensor::Tensor> all;  // what comes, then what goes, by rank
-    for (const auto* side : {&received, &sent})
-      for (const tensor::Tensor& one : *side) all.push_back(one.defined() ? one : tensor::Tensor(nothing_));
-    const std::vector<void*> places = own_.places_of(all);
-    for (std::size_t r = ranks; r < all.size(); ++r)
-      if (all[r].nbytes() > 0) own_.upload(all[r], places[r]);
-    const abi::Nccl& nccl = own_.nccl();
-    own_.checked(nccl.group_start(), "ncclGroupStart");
-    int result = abi::success;
-    const auto note = [&](int one) {
-      if (result == abi::success && one != abi::in_progress) result = one;
-    };
-    for (std::size_t step = 1; step < ranks; ++step) {  // each begins with its neighbour
-      const std::size_t to = (self + step) % ranks, from = (self + ranks - step) % ranks;
-      if (all[from].nbytes() > 0)
-        note(nccl.receive(places[from], all[from].nbytes(), abi::uint8, static_cast<int>(from), own_.communicator(),
-                          own_.stream()));
-      if (all[ranks + to].nbytes() > 0)
-        note(nccl.send(places[ranks + to], all[ranks + to].nbytes(), abi::uint8, static_cast<int>(to),
-                       own_.communicator(), own_.stream()));
-    }
-    note(nccl.group_end());
-    own_.finish(result, "exchange", unbounded);
-    for (std::size_t r = 0; r < ranks; ++r)
-      if (all[r].nbytes() > 0) own_.download(all[r], places[r]);
-    own_.wait("exchange", unbounded);
+    const auto is_there = [](const tensor::Tensor& one) { return one.defined() && one.nbytes() > 0; };
+    if (std::none_of(sent.begin(), sent.end(), is_there) && std::none_of(received.begin(), received.end(), is_there))
+      return;
+    as_group("exchange", [&](const auto& note) {
+      const abi::Nccl& nccl = own_.nccl();
+      for (std::size_t step = 1; step < ranks; ++step) {  // each begins with its neighbour
+        const std::size_t to = (self + step) % ranks, from = (self + ranks - step) % ranks;
+        if (is_there(received[from]))
+          note(nccl.receive(received[from].mutable_data_ptr(), received[from].nbytes(), abi::uint8,
+                            static_cast<int>(from), own_.communicator(), stream));
+        if (is_there(sent[to]))
+          note(nccl.send(sent[to].const_data_ptr(), sent[to].nbytes(), abi::uint8, static_cast<int>(to),
+                         own_.communicator(), stream));
+      }
+    });
   }
 
+  void gather(const tensor::Tensor& whole, const tensor::Tensor& part, void* stream) override {
+    if (part.nbytes() == 0) return;
+    own_.give("all-gather", [&] {
+      return own_.nccl().all_gather(part.const_data_ptr(), whole.mutable_data_ptr(), part.nbytes(), abi::uint8,
+                                    own_.communicator(), stream);
+    });
+  }
+
+  void add(const std::vector<tensor::Tensor>& tensors, void* stream) override {
+    as_group("sum", [&](const auto& note) {
+      for (const tensor::Tensor& one : tensors)
+        if (one.numel() > 0)
+          note(own_.nccl().all_reduce(one.const_data_ptr(), one.mutable_data_ptr(),
+                                      static_cast<std::size_t>(one.numel()), nccl_type(one.scalar_type()), abi::add,
+                                      own_.communicator(), stream));
+    });
+  }
+
+  void add_shards(const tensor::Tensor& sum, const tensor::Tensor& sent, void* stream) override {
+    if (sum.numel() == 0) return;
+    own_.give("sum of shards", [&] {
+      return own_.nccl().reduce_scatter(sent.const_data_ptr(), sum.mutable_data_ptr(),
+                                        static_cast<std::size_t>(sum.numel()), nccl_type(sum.scalar_type()), abi::add,
+                                        own_.communicator(), stream);
+    });
+  }
+
+  std::string trouble() override { return own_.trouble(); }
+  void abort() noexcept override { own_.abort(); }
+
  private:
+  // calls(note): note() gets the result of each.
+  template <class F>
+  void as_group(const char* operation, const F& calls) {
+    own_.give(operation, [&] {
+      int result = own_.nccl().group_start();
+      if (result != abi::success) return result;
+      calls([&](int one) {
+        if (result == abi::success && one != abi::in_progress) result = one;
+      });
+      const int ended = own_.nccl().group_end();
+      return result == abi::success ? ended : result;
+    });
+  }
+
   NcclRank own_;
-  const tensor::Tensor nothing_ = tensor::empty({0}, at::TensorOptions().dtype(at::kByte));
 };
 
-inline std::shared_ptr<Peers> join_nccl_peers(const Store& store, const std::string& name,
-                                              std::shared_ptr<const NcclLibrary> library, int device, int rank,
-                                              int size, double seconds) {
+inline std::shared_ptr<StreamPeers> join_nccl_peers(const Store& store, const std::string& name,
+                                                    std::shared_ptr<const NcclLibrary> library, int device, int rank,
+                                                    int size, double seconds) {
   try {
     return std::make_shared<NcclPeers>(store, name, std::move(library), device, rank, size, seconds);
   } catch (const core::Error& error) {

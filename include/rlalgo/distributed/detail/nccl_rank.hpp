@@ -15,6 +15,7 @@
 #include <exception>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -175,6 +176,38 @@ class NcclRank {
   // Ends another thread's wait.
   void stop() noexcept { stopped_ = true; }
 
+  // call() gives NCCL an operation for a stream; returns when the stream has it, which may take the other ranks' doing the first time. No
+  // deadline but abort().
+  template <class F>
+  void give(const char* operation, F&& call) {
+    const std::lock_guard lock(calls_);
+    begin(operation, unbounded);
+    int state = call();
+    for (auto pause = std::chrono::microseconds(0); state == abi::in_progress && !stopped_;) {
+      std::this_thread::sleep_for(pause);
+      pause = std::min(2 * pause + std::chrono::microseconds(1), std::chrono::microseconds(200));
+      if (const int asked = nccl().async_error(communicator_, &state); asked != abi::success) state = asked;
+    }
+    if (state == abi::success) return;
+    const std::string why = stopped_ ? "it was given up" : words_of(state);
+    end(false);
+    group_failed(operation, why, unbounded);
+  }
+  // What went wrong with what streams have been given, or empty; any thread.
+  [[nodiscard]] std::string trouble() {
+    const std::unique_lock lock(calls_, std::try_to_lock);
+    if (!lock || communicator_ == nullptr) return {};
+    int state = abi::success;
+    if (const int asked = nccl().async_error(communicator_, &state); asked != abi::success) state = asked;
+    return state == abi::success || state == abi::in_progress ? std::string() : words_of(state);
+  }
+  // Ends what is under way, on the GPU, too; any thread.
+  void abort() noexcept {
+    stopped_ = true;
+    const std::lock_guard lock(calls_);
+    if (communicator_ != nullptr) end(false);
+  }
+
   void checked(int result, const char* call) const {
     if (result == abi::success) return;
     call_failed(call, words_of(result));
@@ -233,6 +266,7 @@ class NcclRank {
   }
 
   std::shared_ptr<const NcclLibrary> library_;
+  std::mutex calls_;  // of give() and abort()
   int rank_, size_, device_;
   abi::Communicator communicator_ = nullptr;
   abi::Stream stream_ = nullptr;

@@ -222,18 +222,20 @@ class GlooPeers final : public Peers {
  public:
   GlooPeers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& address, int rank, int size,
             double seconds)
-      : group_(gloo(store, address, rank, size, seconds)), rank_(rank) {}
+      : group_(gloo(store, address, rank, size, seconds)),
+        rank_(rank),
+        sent_(static_cast<std::size_t>(size)),
+        received_(static_cast<std::size_t>(size)) {}
 
   void exchange(const std::vector<tensor::Tensor>& sent, const std::vector<tensor::Tensor>& received) override {
-    const int tag = ++tag_;
     std::vector<c10::intrusive_ptr<c10d::Work>> works;
     try {
       for (std::size_t step = 1; step < sent.size(); ++step) {  // each begins with its neighbour
         const std::size_t to = (static_cast<std::size_t>(rank_) + step) % sent.size();
         const std::size_t from = (static_cast<std::size_t>(rank_) + sent.size() - step) % sent.size();
         const std::lock_guard lock(beginning());
-        if (holds(received[from])) works.push_back(begin(received[from], from, tag, false));
-        if (holds(sent[to])) works.push_back(begin(sent[to], to, tag, true));
+        if (holds(received[from])) works.push_back(begin(received[from], from, ++received_[from], false));
+        if (holds(sent[to])) works.push_back(begin(sent[to], to, ++sent_[to], true));
       }
       for (const auto& work : works) work->wait(std::chrono::hours(24 * 30));
     } catch (const std::exception& error) {
@@ -249,7 +251,9 @@ class GlooPeers final : public Peers {
   }
 
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
-  int rank_, tag_ = 0;
+  int rank_;
+  // Messages to each rank and from it, which are their tags: a rank that has no part in an operation need not know of it.
+  std::vector<int> sent_, received_;
 };
 
 }  // namespace detail

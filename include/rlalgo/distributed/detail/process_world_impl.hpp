@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <condition_variable>
@@ -14,6 +15,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -169,7 +171,26 @@ class ProcessWorld final : public World {
     given_.clear();
     old_.clear();
   }
-  void check() override { raise_if_over("waiting"); }
+  void check() override {
+    raise_if_over("waiting");
+    std::unique_lock lock(trouble_mutex_);
+    if (trouble_ == nullptr || trouble_order_ != given_up_key()) {
+      const auto all = on_gpus_;
+      lock.unlock();
+      for (const auto& one : all) {  // what the watch has not seen yet
+        const auto peers = one.lock();
+        const std::string why = peers == nullptr ? std::string() : peers->trouble();
+        if (!why.empty()) raise_broken("an operation of a team", std::runtime_error(why));
+      }
+      return;
+    }
+    const std::exception_ptr error = trouble_;
+    const std::string operation = troubled_;
+    lock.unlock();
+    raise_of_stream(
+        {.broken = [this](const std::string& which, const std::exception& found) { raise_broken(which, found); }},
+        operation, error);
+  }
 
   [[nodiscard]] std::shared_ptr<World> duplicate(const std::string& name) override {
     return std::make_shared<ProcessWorld>(*this, name);
@@ -186,21 +207,26 @@ class ProcessWorld final : public World {
     };
     const std::shared_ptr<const NcclLibrary> library = device.is_cpu() ? nullptr : NcclLibrary::load();
     return std::make_shared<ProcessTeam>(
-        order_ + name, place, static_cast<int>(ranks.size()), device,
-        TeamWorld{.join =
+        order_ + name, place, static_cast<int>(ranks.size()), device, sum_order() == SumOrder::library,
+        TeamWorld{.join = [this](const std::string& team, int rank,
+                                 int size) { return join_peers(store_, team, rank, size, seconds_); },
+                  .join_on_gpu =
                       [this, library, device](const std::string& team, int rank, int size) {
-                        return library == nullptr
-                                   ? join_peers(store_, team, rank, size, seconds_)
-                                   : join_nccl_peers(store_, team, library, std::max<int>(0, device.index()), rank,
+                        auto peers = join_nccl_peers(store_, team, library, std::max<int>(0, device.index()), rank,
                                                      size, seconds_);
+                        const std::lock_guard lock(trouble_mutex_);
+                        std::erase_if(on_gpus_, [](const auto& one) { return one.expired(); });
+                        on_gpus_.push_back(peers);
+                        return peers;
                       },
+                  .watch = [this, ranks] { return watch_of(ranks); },
                   .order = [this] { return order_; },
                   .expect = [this, others] { others([this](int r) { expect(r); }); },
                   .look =
                       [this, others](const std::string& operation) {
                         raise_if_over(operation);
                         if (tick_) tick_();
-                        others([&](int r) { raise_if_silent(r, operation); });
+                        others([&](int r) { raise_if_silent(r, operation, seen_[static_cast<std::size_t>(r)]); });
                       },
                   .broken = [this](const std::string& operation,
                                    const std::exception& error) { raise_broken(operation, error); }});
@@ -277,13 +303,36 @@ class ProcessWorld final : public World {
       looked = os::Stopwatch();
       raise_if_over(operation);
       if (tick_) tick_();
-      raise_if_silent(from, operation);
+      raise_if_silent(from, operation, seen_[static_cast<std::size_t>(from)]);
     }
   }
 
+  struct Seen {
+    std::string beat;
+    os::Stopwatch since;
+  };
+
+  // On a thread of the watch's own: nothing that changes is shared.
+  [[nodiscard]] StreamWatch watch_of(const std::vector<int>& ranks) {
+    auto seen = std::make_shared<std::vector<Seen>>(seen_.size());
+    return {.look =
+                [this, ranks, seen, key = given_up_key()](const std::string& operation) {
+                  raise_if_over(operation, key);
+                  for (const int r : ranks)
+                    if (r != place_.rank) raise_if_silent(r, operation, (*seen)[static_cast<std::size_t>(r)]);
+                },
+            .failed =
+                [this, key = given_up_key()](const std::string& operation, std::exception_ptr error) {
+                  const std::lock_guard lock(trouble_mutex_);
+                  if (trouble_ != nullptr && trouble_order_ == key) return;
+                  trouble_ = std::move(error);
+                  trouble_order_ = key;
+                  troubled_ = operation;
+                }};
+  }
+
   void expect(int from) { seen_[static_cast<std::size_t>(from)].since = os::Stopwatch(); }
-  void raise_if_silent(int from, const std::string& operation) {
-    Seen& seen = seen_[static_cast<std::size_t>(from)];
+  void raise_if_silent(int from, const std::string& operation, Seen& seen) const {
     if (std::string now = store_.has(beat_key(from)) ? store_.get(beat_key(from)) : ""; now != seen.beat) {
       seen.beat = std::move(now);
       seen.since = os::Stopwatch();
@@ -296,10 +345,11 @@ class ProcessWorld final : public World {
                  .remedy = "look at that rank's machine and at its messages"});
   }
 
-  void raise_if_over(const std::string& operation) const {
+  void raise_if_over(const std::string& operation) const { raise_if_over(operation, given_up_key()); }
+  void raise_if_over(const std::string& operation, const std::string& key) const {
     raise_if_failed(operation);
-    if (!store_.has(given_up_key())) return;
-    os::Interruption::request(std::stoi(store_.get(given_up_key())));
+    if (!store_.has(key)) return;
+    os::Interruption::request(std::stoi(store_.get(key)));
     os::raise_interrupted("os", 8, {.what = "another rank has given up", .where = where(operation)});
   }
 
@@ -371,21 +421,21 @@ class ProcessWorld final : public World {
     }
   }
 
-  struct Seen {
-    std::string beat;
-    os::Stopwatch since;
-  };
-
   Place place_;
   Store store_;
   double seconds_;
   std::unique_ptr<ProcessGroup> group_;
   std::string order_ = "rlalgo/";  // of operations: before their numbers
-  std::int64_t next_ = 0, step_ = 0, teams_ = 0;
+  std::int64_t next_ = 0, teams_ = 0;
+  std::atomic<std::int64_t> step_ = 0;
   std::vector<std::string> given_, old_;  // keys of the latest operation, and of the one before
   std::vector<Seen> seen_;
   std::function<void()> tick_, settle_;
   bool failed_ = false;
+  std::mutex trouble_mutex_;
+  std::exception_ptr trouble_;            // what a watch of a team has found
+  std::string troubled_, trouble_order_;  // the operation, and of which order it is
+  std::vector<std::weak_ptr<StreamPeers>> on_gpus_;
   std::jthread beat_ = {};  // last: it uses the others
 };
 
@@ -396,6 +446,9 @@ RLALGO_INLINE std::optional<Place> place_from_environment() {
   Place out;
   out.size = detail::number_of("WORLD_SIZE", 1, 1 << 20);
   out.rank = detail::number_of("RANK", 0, out.size - 1);
+  // Of the GPU that is this rank's (config/device.hpp).
+  if (!detail::variable("LOCAL_RANK").empty()) (void)detail::number_of("LOCAL_RANK", 0, out.size - 1);
+  if (!detail::variable("LOCAL_WORLD_SIZE").empty()) (void)detail::number_of("LOCAL_WORLD_SIZE", 1, out.size);
   if (out.size == 1) return std::nullopt;
   out.host = detail::variable("MASTER_ADDR");
   if (out.host.empty()) detail::raise_environment("MASTER_ADDR", "", "the address of rank 0's machine");

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <c10/core/GradMode.h>
@@ -23,10 +24,44 @@ inline Tensor sum_of_squares(const std::vector<Tensor>& gradients, at::Device de
   return out;
 }
 
+// That gradients are added in.
+inline at::ScalarType gradient_type(const FlatUnit& unit) {
+  return unit.dtype() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
 // [shard], what sums of gradients begin with.
 inline Tensor no_gradient(const FlatUnit& unit) {
-  const at::ScalarType kind = unit.dtype() == at::kDouble ? at::kDouble : at::kFloat;
-  return tensor::zeros({unit.shard()}, unit.own().options().dtype(kind));
+  return tensor::zeros({unit.shard()}, unit.own().options().dtype(gradient_type(unit)));
+}
+
+// Sends a unit's gradients, which it drops, to the ranks of their shards: `received` is what comes of all ranks, one after the other, or their
+// sum where the team's library adds.
+inline Pending begin_scatter(Team& team, FlatUnit& unit, FlatMemory& memory, Tensor& sent, Tensor& received) {
+  sent = memory.take(unit);
+  unit.take_gradients(sent);
+  if (team.size() == 1) {
+    received = sent;
+    return {};
+  }
+  if (!team.sums_natively()) {
+    received = memory.take(unit);
+    return team.all_to_all(received, sent);
+  }
+  received = tensor::empty({unit.shard()}, unit.own().options().dtype(gradient_type(unit)));
+  return team.add_shards(received, sent.to(gradient_type(unit)));
+}
+// When that has come: adds it to `gradient` [shard], in the order of the ranks where it is not added yet.
+inline void add_scattered(Team& team, const FlatUnit& unit, FlatMemory& memory, Tensor& sent, Tensor& received,
+                          const Tensor& gradient) {
+  const bool added = team.size() > 1 && team.sums_natively();
+  for (std::int64_t r = 0; r < (added ? 1 : team.size()); ++r)
+    gradient.add_(received.narrow(0, r * unit.shard(), unit.shard()));
+  if (team.size() > 1) memory.give(std::exchange(sent, Tensor()));
+  if (added)
+    received = Tensor();
+  else
+    memory.give(std::exchange(received, Tensor()));
+  sent = Tensor();
 }
 
 // The number that the fetcher says to all.

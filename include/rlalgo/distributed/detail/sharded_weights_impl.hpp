@@ -143,13 +143,8 @@ RLALGO_INLINE void ShardedWeights::free(Group& group) {
 
 RLALGO_INLINE void ShardedWeights::scatter(Group& group) {
   for (Held& held : group.held) {
-    FlatUnit& unit = held.unit;
-    if (!unit.trained()) continue;
-    held.sent = memory_.take(unit);
-    const bool alone = team().size() == 1;
-    held.received = alone ? held.sent : memory_.take(unit);
-    unit.take_gradients(held.sent);
-    if (!alone) held.scattering = team().all_to_all(held.received, held.sent);
+    if (!held.unit.trained()) continue;
+    held.scattering = detail::begin_scatter(team(), held.unit, memory_, held.sent, held.received);
     group.scattering = true;
   }
   if (group.scattering) scattering_.push_back(&group);
@@ -163,11 +158,7 @@ RLALGO_INLINE void ShardedWeights::add_scattered(Group& group) {
     held.scattering.wait();
     waited_ += watch.seconds();
     if (!held.gradient.defined()) held.gradient = detail::no_gradient(held.unit);
-    for (std::int64_t r = 0; r < team().size(); ++r)
-      held.gradient.add_(held.received.narrow(0, r * held.unit.shard(), held.unit.shard()));
-    if (team().size() > 1) memory_.give(std::exchange(held.sent, Tensor()));
-    memory_.give(std::exchange(held.received, Tensor()));
-    held.sent = Tensor();
+    detail::add_scattered(team(), held.unit, memory_, held.sent, held.received, held.gradient);
   }
   group.scattering = false;
 }

@@ -13,20 +13,13 @@
 #include <c10/core/GradMode.h>
 
 #include <rlalgo/core/compiled.hpp>
-#include <rlalgo/core/error.hpp>
+#include <rlalgo/distributed/detail/team_misfit.hpp>
 #include <rlalgo/distributed/team.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
 namespace rlalgo::distributed {
 
 namespace detail {
-
-[[noreturn]] inline void raise_misfit(const std::string& operation, const std::string& found,
-                                      const std::string& expected) {
-  core::raise(
-      "distributed", 11,
-      {.what = "tensors do not fit an operation of a team", .found = found, .expected = expected, .where = operation});
-}
 
 // The shards of a tensor along its first dimension, one for each rank.
 inline std::vector<Tensor> shards(const std::string& operation, const Tensor& whole, int ranks) {
@@ -41,6 +34,13 @@ inline std::vector<Tensor> shards(const std::string& operation, const Tensor& wh
 
 }  // namespace detail
 
+RLALGO_INLINE void Team::check_places(const std::string& operation, const std::vector<Tensor>& tensors) const {
+  for (const Tensor& one : tensors)
+    if (one.defined() && (!one.is_contiguous() || !(one.device().is_cpu() || one.device() == device())))
+      detail::raise_misfit(operation, "a tensor with gaps, or of another device",
+                           "contiguous tensors of " + device().str());
+}
+
 RLALGO_INLINE Pending Team::exchange(const std::string& operation, const std::vector<Tensor>& sent,
                                      const std::vector<Tensor>& received) {
   const auto ranks = static_cast<std::size_t>(size()), own = static_cast<std::size_t>(rank());
@@ -48,11 +48,8 @@ RLALGO_INLINE Pending Team::exchange(const std::string& operation, const std::ve
     detail::raise_misfit(operation,
                          std::to_string(sent.size()) + " and " + std::to_string(received.size()) + " tensors",
                          "one for each of " + std::to_string(ranks) + " ranks");
-  for (const std::vector<Tensor>* side : {&sent, &received})
-    for (const Tensor& one : *side)
-      if (one.defined() && (!one.is_contiguous() || !(one.device().is_cpu() || one.device() == device())))
-        detail::raise_misfit(operation, "a tensor with gaps, or of another device",
-                             "contiguous tensors of " + device().str());
+  check_places(operation, sent);
+  check_places(operation, received);
   std::vector<Tensor> out = sent, in = received;
   const c10::NoGradGuard no_grad;
   if (in[own].defined()) {
@@ -69,6 +66,8 @@ RLALGO_INLINE Pending Team::all_gather(const Tensor& whole, const Tensor& part) 
   if (parts.front().nbytes() != part.nbytes())
     detail::raise_misfit("all-gather", std::to_string(part.nbytes()) + " bytes",
                          std::to_string(parts.front().nbytes()) + " of each rank");
+  check_places("all-gather", {whole, part});
+  if (auto given = begin_gather("all-gather", whole, part)) return *std::move(given);
   return exchange("all-gather", std::vector<Tensor>(static_cast<std::size_t>(size()), part), parts);
 }
 
@@ -155,26 +154,40 @@ void sum_bucket(std::span<Tensor> tensors, std::int64_t elements, std::size_t ra
 
 }  // namespace detail
 
+RLALGO_INLINE Pending Team::add_shards(const Tensor& sum, const Tensor& sent) {
+  check_places("sum of shards", {sum, sent});
+  if (!sums_natively() || sum.numel() * size() != sent.numel() || sum.scalar_type() != sent.scalar_type())
+    detail::raise_misfit("sum of shards", std::to_string(sent.numel()) + " elements",
+                         std::to_string(sum.numel()) + " for each of " + std::to_string(size()) +
+                             " ranks, of one type, where the library adds");
+  return begin_native_shards("sum of shards", sum, sent);
+}
+
 RLALGO_INLINE Pending Team::begin_sum(const std::string& operation, std::vector<Tensor> tensors) {
-  if (size() == 1) return {};
+  if (size() == 1 || tensors.empty()) return {};
+  if (auto given = begin_native_sum(operation, tensors)) return *std::move(given);
   tensors = detail::of_bucket_size(tensors);
-  return begin(operation, [tensors = std::move(tensors), rank = static_cast<std::size_t>(rank()),
-                           ranks = static_cast<std::size_t>(size())](const Round& round) mutable {
-    const c10::NoGradGuard no_grad;
-    for (std::size_t at = 0; at < tensors.size();) {
-      const at::ScalarType kind = detail::sum_type(tensors[at]);
-      const at::Device place = tensors[at].device();
-      std::size_t end = at, elements = 0;
-      for (; end < tensors.size() && detail::sum_type(tensors[end]) == kind && tensors[end].device() == place; ++end) {
-        const auto more = static_cast<std::size_t>(tensors[end].numel());
-        if (end > at && (elements + more) * at::elementSize(kind) > detail::sum_bytes) break;
-        elements += more;
-      }
-      detail::sum_bucket(std::span(tensors).subspan(at, end - at), static_cast<std::int64_t>(elements), rank, ranks,
-                         round);
-      at = end;
-    }
-  });
+  const std::vector<Tensor> of = tensors;
+  return begin_rounds(
+      operation, of,
+      [tensors = std::move(tensors), rank = static_cast<std::size_t>(rank()),
+       ranks = static_cast<std::size_t>(size())](const Round& round) mutable {
+        const c10::NoGradGuard no_grad;
+        for (std::size_t at = 0; at < tensors.size();) {
+          const at::ScalarType kind = detail::sum_type(tensors[at]);
+          const at::Device place = tensors[at].device();
+          std::size_t end = at, elements = 0;
+          for (; end < tensors.size() && detail::sum_type(tensors[end]) == kind && tensors[end].device() == place;
+               ++end) {
+            const auto more = static_cast<std::size_t>(tensors[end].numel());
+            if (end > at && (elements + more) * at::elementSize(kind) > detail::sum_bytes) break;
+            elements += more;
+          }
+          detail::sum_bucket(std::span(tensors).subspan(at, end - at), static_cast<std::int64_t>(elements), rank, ranks,
+                             round);
+          at = end;
+        }
+      });
 }
 
 RLALGO_INLINE void Team::sum(std::span<Tensor> tensors) { begin_sum("sum", {tensors.begin(), tensors.end()}).wait(); }
@@ -185,7 +198,8 @@ RLALGO_INLINE Pending Team::begin(const std::string& /*operation*/, std::vector<
   return {};
 }
 
-RLALGO_INLINE Pending Team::begin(const std::string& /*operation*/, std::function<void(const Round&)> /*work*/) {
+RLALGO_INLINE Pending Team::begin_rounds(const std::string& /*operation*/, const std::vector<Tensor>& /*of*/,
+                                         std::function<void(const Round&)> /*work*/) {
   return {};
 }
 

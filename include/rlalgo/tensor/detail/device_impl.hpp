@@ -48,6 +48,12 @@ inline std::optional<at::Device> registered_device(const std::string& name) {
   }
 }
 
+// That the driver shows it, before anything is loaded. Where it shows none, loading says why.
+inline void require_gpu(int number, const std::string& where) {
+  if (const auto driver = find_cuda_driver(); driver && !driver->gpus.empty())
+    (void)numbered_gpu(number, static_cast<int>(driver->gpus.size()), where);
+}
+
 inline std::string gibibytes(std::size_t bytes) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f GiB", static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
@@ -70,6 +76,7 @@ RLALGO_INLINE DeviceChoice choose_device(const std::string& name, int local_rank
       const at::Device device = detail::numbered_gpu(local_rank, load_cuda(), where);
       return {device, "device: auto is " + device.str() + " (" + describe(device) + ")"};
     } catch (const core::Error& error) {
+      if (ranks > 1 && error.number() == 13) throw;  // others have one: this rank alone would not
       return {at::Device(at::kCPU), "device: auto is the CPU, though there is a GPU: " + std::string(error.what())};
     }
   }
@@ -82,6 +89,7 @@ RLALGO_INLINE DeviceChoice choose_device(const std::string& name, int local_rank
                          .where = where});
     return {detail::numbered_gpu(number, load_cuda(), where)};
   }
+  if (name == "cuda") detail::require_gpu(local_rank, where);
   if (name == "cuda") return {detail::numbered_gpu(local_rank, load_cuda(), where)};
   if (const auto device = detail::registered_device(name)) return {*device};
   core::raise_usage(
