@@ -71,12 +71,7 @@ class Conversation {
       : model_(model),
         options_(options),
         colours_(run::shows_colours(STDOUT_FILENO)),
-        engine_(model.decoder->config(), model.decoder->weights(),
-                {.max_slots = 1,
-                 .keep_prefixes = true,
-                 .quantization = options.quantization,
-                 .pack_weights = true,
-                 .invariant = options.invariant}) {
+        engine_(model.decoder->config(), model.decoder->weights(), for_turns(options.engine)) {
     if (!options.system.empty()) system_ = options.system;
   }
 
@@ -95,6 +90,12 @@ class Conversation {
   }
 
  private:
+  static inference::EngineConfig for_turns(inference::EngineConfig engine) {
+    engine.max_slots = 1;
+    engine.keep_prefixes = engine.pack_weights = true;
+    return engine;
+  }
+
   // What a user types until the end of the line; none at the end of the input.
   std::optional<std::string> read_turn() {
     std::string turn;

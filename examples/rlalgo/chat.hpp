@@ -17,8 +17,7 @@ struct ChatOptions {
   std::string system;  // empty: none
   std::uint64_t seed = 42;
   inference::SamplingConfig sampling;
-  inference::Quantization quantization = inference::Quantization::none;
-  bool invariant = false;  // EngineConfig's
+  inference::EngineConfig engine = {};  // of one completion at a time, which keeps its prefixes
 };
 
 // Until /exit or the end of the input. The exit status of the verb.

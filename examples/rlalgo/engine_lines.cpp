@@ -12,14 +12,9 @@ namespace {
 
 class EngineLines {
  public:
-  EngineLines(const LineModel& model, std::int64_t batch, const EngineTask& task, inference::Quantization quantization,
-              bool invariant)
-      : batch_(batch),
-        task_(task),
-        engine_(model.decoder->config(),
-                inference::EngineConfig{
-                    .max_slots = batch, .quantization = quantization, .pack_weights = true, .invariant = invariant}
-                    .for_weights(model.decoder->weights())) {
+  // `engine` has room for `batch`.
+  EngineLines(const LineModel& model, std::int64_t batch, const EngineTask& task, const inference::EngineConfig& engine)
+      : batch_(batch), task_(task), engine_(model.decoder->config(), engine.for_weights(model.decoder->weights())) {
     engine_.scheduler().set_weights(engine_.view(model.decoder->weights()));
   }
 
@@ -77,8 +72,10 @@ class EngineLines {
 }  // namespace
 
 int answer_by_engine(const LineModel& model, std::int64_t batch, const EngineTask& task,
-                     inference::Quantization quantization, bool invariant) {
-  return EngineLines(model, batch, task, quantization, invariant).run();
+                     inference::EngineConfig engine) {
+  engine.max_slots = batch;
+  engine.pack_weights = true;
+  return EngineLines(model, batch, task, engine).run();
 }
 
 }  // namespace rlalgo::cli

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 
+#include <rlalgo/inference/engine_config.hpp>
 #include <rlalgo/inference/request.hpp>
 
 #include "json_lines.hpp"
@@ -22,6 +23,6 @@ using EngineTask = std::function<std::optional<EngineWork>(const Line&, Answers:
 
 // `batch`: completions under way at a time. As many again wait their turn, so that a slot that becomes free is taken.
 int answer_by_engine(const LineModel& model, std::int64_t batch, const EngineTask& task,
-                     inference::Quantization quantization = inference::Quantization::none, bool invariant = false);
+                     inference::EngineConfig engine = {});
 
 }  // namespace rlalgo::cli

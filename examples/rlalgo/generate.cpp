@@ -87,13 +87,12 @@ std::string before_stops(std::string text, const std::vector<std::string>& stops
 
 struct GenerateOptions : ModelOptions {
   std::int64_t batch = 32;
-  std::string quantization = "none";
-  bool invariant = false;
+  EngineOptions engine;
 };
 
 int generate_lines(const GenerateOptions& options) {
-  const inference::Quantization quantization = quantization_of(options.quantization);
-  const LineModel model = load_model(options, "generate", true, quantization);
+  const inference::EngineConfig engine = engine_of(options.engine);
+  const LineModel model = load_model(options, "generate", true, engine.quantization);
   const EngineTask task = [&](const Line& line, Answers::Turn&) {
     inference::RequestSpec request = read_request(line, model);
     const std::vector<std::string> stops = request.stop_strings;
@@ -111,7 +110,7 @@ int generate_lines(const GenerateOptions& options) {
                         }
                       }};
   };
-  return answer_by_engine(model, options.batch, task, quantization, options.invariant);
+  return answer_by_engine(model, options.batch, task, engine);
 }
 
 }  // namespace
@@ -121,8 +120,7 @@ Run generate(CLI::App& app) {
   add_model_options(app, *options);
   add_dtype_option(app, options->dtype);
   add_device_option(app, options->device);
-  add_quantization_option(app, options->quantization);
-  add_invariant_option(app, options->invariant);
+  add_engine_options(app, options->engine);
   add_whole_option(app, "--batch", options->batch, 1, 4096,
                    "completions under way at a time, of all lines together, at most");
   app.footer(R"(

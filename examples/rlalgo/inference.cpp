@@ -26,8 +26,8 @@ namespace rlalgo::cli {
 namespace {
 
 struct InferenceOptions {
-  std::string model, lora_model_dir, dtype = "auto", device = "auto", quantization = "none", system;
-  bool invariant = false;
+  std::string model, lora_model_dir, dtype = "auto", device = "auto", system;
+  EngineOptions engine;
   bool chat = false;
   std::int64_t max_new_tokens = 256, top_k = 40, seed = 42;
   double temperature = 0.9, top_p = 0.95, min_p = 0, repetition_penalty = 1.1;
@@ -77,10 +77,10 @@ int complete(const InferenceOptions& options) {
                        .found = "no --chat",
                        .remedy = "add --chat, or put the text into the prompt"});
   const bool terminal = ::isatty(STDIN_FILENO) == 1;
-  const rlalgo::inference::Quantization quantization = quantization_of(options.quantization);
+  rlalgo::inference::EngineConfig numbers = engine_of(options.engine);
   const config::RunConfig run = model_of(options);
   const assembly::LanguageModel model =
-      assembly::LanguageModel::load(config::language_model_of(run), engine_memory(run, quantization));
+      assembly::LanguageModel::load(config::language_model_of(run), engine_memory(run, numbers.quantization));
   const rlalgo::inference::SamplingConfig sampling = {.temperature = options.temperature,
                                                       .top_p = options.top_p,
                                                       .top_k = options.top_k,
@@ -92,8 +92,7 @@ int complete(const InferenceOptions& options) {
     return converse(model, {.system = options.system,
                             .seed = static_cast<std::uint64_t>(options.seed),
                             .sampling = sampling,
-                            .quantization = quantization,
-                            .invariant = options.invariant});
+                            .engine = numbers});
   if (terminal) note("type the prompt; Ctrl-D ends it");
   std::string input = read_prompt();
   if (!input.empty() && input.back() == '\n') input.pop_back();
@@ -106,9 +105,9 @@ int complete(const InferenceOptions& options) {
     prompt.push_back({{"role", "user"}, {"content", input}});
   }
 
-  rlalgo::inference::LocalEngine engine(
-      model.decoder->config(), model.decoder->weights(),
-      {.max_slots = 1, .quantization = quantization, .pack_weights = true, .invariant = options.invariant});
+  numbers.max_slots = 1;
+  numbers.pack_weights = true;
+  rlalgo::inference::LocalEngine engine(model.decoder->config(), model.decoder->weights(), numbers);
   text::StreamDecoder stream(model.tokenizer);
   const run::Interrupt interrupt(run::Interrupt::Stage::running, "the completion ends here");
   rlalgo::inference::GenerateHooks hooks;
@@ -129,8 +128,7 @@ Run inference(CLI::App& app) {
   app.add_option("--lora-model-dir", o->lora_model_dir, "an adapter for it (PEFT)")->type_name("DIR");
   add_dtype_option(app, o->dtype);
   add_device_option(app, o->device);
-  add_quantization_option(app, o->quantization);
-  add_invariant_option(app, o->invariant);
+  add_engine_options(app, o->engine);
   app.add_flag(
       "--chat", o->chat,
       "the input is a user's message and goes through the chat template; on a terminal a conversation (/help in it)");

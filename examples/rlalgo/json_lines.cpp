@@ -266,20 +266,24 @@ void choose_device(const std::string& device, const std::string& dtype, config::
   run.bfloat16 = dtype == "bfloat16";
 }
 
-void add_invariant_option(CLI::App& app, bool& invariant) {
+void add_engine_options(CLI::App& app, EngineOptions& options) {
+  app.add_option("--quantization", options.quantization,
+                 "of weights: none, int8 (groups of 32 with a scale each; on the CPU also of what they are multiplied "
+                 "with), or "
+                 "fp8 (a scale a row; on a GPU)")
+      ->capture_default_str();
+  app.add_option("--kv-cache-dtype", options.kv_cache_dtype,
+                 "of keys and values: auto, as the weights are; fp8 or fp8_e4m3, on a GPU: half of bfloat16's memory")
+      ->capture_default_str();
   app.add_flag(
-      "--generation-invariant", invariant,
+      "--generation-invariant", options.invariant,
       "on a GPU: the numbers of a completion do not depend on what is computed with it, as they never do on the CPU");
 }
 
-void add_quantization_option(CLI::App& app, std::string& quantization) {
-  app.add_option("--quantization", quantization,
-                 "of weights and of what they are multiplied with: none, or int8 (groups of 32 with a scale each)")
-      ->capture_default_str();
-}
-
-inference::Quantization quantization_of(const std::string& quantization) {
-  return inference::quantization_named(quantization, "--quantization");
+inference::EngineConfig engine_of(const EngineOptions& options) {
+  return {.cache_element = inference::cache_element_named(options.kv_cache_dtype, "--kv-cache-dtype"),
+          .quantization = inference::quantization_named(options.quantization, "--quantization"),
+          .invariant = options.invariant};
 }
 
 model::WeightMemory engine_memory(const config::RunConfig& run, inference::Quantization quantization) {

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include <rlalgo/config/language_model.hpp>
+#include <rlalgo/inference/engine_config.hpp>
 #include <rlalgo/inference/quantization.hpp>
 
 #include "verbs.hpp"
@@ -146,11 +147,14 @@ std::vector<std::string> device_override(const std::string& device);
 // What the options say of the place and the dtype of the weights; auto leaves them to the configuration, and without one it
 // is a GPU where there is one, in bfloat16. Raises cli.7 where there is no such dtype, and what tensor/device.hpp raises.
 void choose_device(const std::string& device, const std::string& dtype, config::RunConfig& run);
-void add_invariant_option(CLI::App& app, bool& invariant);
-
-void add_quantization_option(CLI::App& app, std::string& quantization);
-// What that option says; raises where it has no such value.
-inference::Quantization quantization_of(const std::string& quantization);
+// In what numbers an engine computes and keeps.
+struct EngineOptions {
+  std::string quantization = "none", kv_cache_dtype = "auto";
+  bool invariant = false;
+};
+void add_engine_options(CLI::App& app, EngineOptions& options);
+// What these options say; raises where one has no such value.
+inference::EngineConfig engine_of(const EngineOptions& options);
 // Of a model that an engine alone reads, and not for long: what it makes copies of stays in its file.
 model::WeightMemory engine_memory(const config::RunConfig& run, inference::Quantization quantization);
 

@@ -37,10 +37,11 @@ namespace {
 
 // The `vllm:` section of a configuration says what no option does.
 struct ServeOptions {
-  std::string model, name, dtype = "auto", device = "auto", quantization = "none", generation_config = "auto", api_key,
-                           api_key_file, weight_transfer;
+  std::string model, name, dtype = "auto", device = "auto", generation_config = "auto", api_key, api_key_file,
+                           weight_transfer;
   std::vector<std::string> allowed_paths, lora_modules;
   serve::ServerConfig server;
+  EngineOptions numbers;
   int port = 8000;
   std::int64_t max_model_len = 0, max_num_batched_tokens = 0, cache_megabytes = 0, answer_megabytes = 0;
   double drain_seconds = 30;
@@ -247,7 +248,10 @@ int serve_until_stopped(ServeOptions options) {
   for (const std::string& path : options.allowed_paths)
     config.allowed_paths.emplace_back(os::expand_home(path, "--allowed-path"));
   for (const std::string& word : options.lora_modules) config.adapters.push_back(named_adapter(word));
-  config.engine.engine.quantization = quantization_of(options.quantization);
+  const inference::EngineConfig numbers = engine_of(options.numbers);
+  config.engine.engine.quantization = numbers.quantization;
+  config.engine.engine.cache_element = numbers.cache_element;
+  config.engine.engine.invariant = numbers.invariant;
   if (const std::int64_t all = options.max_num_batched_tokens, decoding = config.engine.engine.max_slots; all > 0) {
     if (config.engine.engine.prefill_rows > 0 || all <= decoding)
       core::raise_usage(
@@ -317,8 +321,7 @@ Run vllm_serve(CLI::App& app) {
                  "what requests call the model; default: as it is named here, an adapter by its own directory");
   add_dtype_option(app, o->dtype);
   add_device_option(app, o->device);
-  add_quantization_option(app, o->quantization);
-  add_invariant_option(app, s.engine.engine.invariant);
+  add_engine_options(app, o->numbers);
   app.add_option(
          "--generation-config", o->generation_config,
          "sampling that OpenAI's routes are not told: auto (the model's generation_config.json), vllm (none), or "

@@ -50,11 +50,21 @@ TEST_CASE("what a device does not compute is refused by its key") {
     run.optimizer = name;
     CHECK_NOTHROW(config::check_device(run));
   }
-  run.trl.generation_quantization = "int8";
-  CHECK(lacks(raised_by([&] { config::check_device(run); }),
-              {"config.44", "trl.generation_quantization", "cuda:0", "device: cpu"}) == "");
-  run.device = "cpu";
-  CHECK_NOTHROW(config::check_device(run));
+  const auto said = [&] { return raised_by([&] { config::check_device(run); }); };
+  for (const char* name : {"none", "int8", "fp8"})
+    for (const char* element : {"auto", "fp8", "fp8_e4m3"}) {
+      run.trl.generation_quantization = name;
+      run.trl.generation_kv_cache_dtype = element;
+      run.device = "cuda:0";
+      CHECK_NOTHROW(config::check_device(run));
+      run.device = "cpu";
+      if (std::string(name) == "fp8")
+        CHECK(lacks(said(), {"config.44", "trl.generation_quantization: fp8", "device: cpu", "set int8"}) == "");
+      else if (std::string(element) != "auto")
+        CHECK(lacks(said(), {"config.44", "trl.generation_kv_cache_dtype", "device: cpu", "leave it out"}) == "");
+      else
+        CHECK_NOTHROW(config::check_device(run));
+    }
 }
 
 TEST_CASE("a rank's GPU is that of its place on the machine") {

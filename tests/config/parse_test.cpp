@@ -1112,8 +1112,20 @@ TEST_CASE("quantized generation: its correction, where it has no effect, and wit
   CHECK(elsewhere.trl.vllm_importance_sampling_mode == "sequence_mask");
   REQUIRE(elsewhere.warnings.size() == 1);
   CHECK(lacks(elsewhere.warnings[0], {"trl.generation_quantization", "no effect", "server"}) == "");
+  CHECK(lacks(error_of(minimal + "  generation_quantization: fp4\n"),
+              {"config.6", "generation_quantization", "int8", "fp8"}) == "");
+  // What a GPU alone has.
   CHECK(lacks(error_of(minimal + "  generation_quantization: fp8\n"),
-              {"config.6", "generation_quantization", "int8"}) == "");
+              {"config.44", "generation_quantization", "int8"}) == "");
+  CHECK(lacks(error_of(minimal + "  generation_kv_cache_dtype: fp8\n"), {"config.44", "generation_kv_cache_dtype"}) ==
+        "");
+  CHECK(lacks(error_of(minimal + "  generation_kv_cache_dtype: fp8_e5m2\n"),
+              {"config.6", "generation_kv_cache_dtype", "auto", "fp8_e4m3"}) == "");
+  CHECK_FALSE(parse(minimal).settings.contains("trl.generation_kv_cache_dtype"));
+  CHECK_FALSE(parse(minimal + "  generation_kv_cache_dtype: auto\n").trl.quantizes());
+  const RunConfig kept_elsewhere = parse(minimal + "  generation_kv_cache_dtype: fp8\n  use_vllm: true\n");
+  REQUIRE(kept_elsewhere.warnings.size() == 1);
+  CHECK(lacks(kept_elsewhere.warnings[0], {"trl.generation_kv_cache_dtype", "no effect", "--kv-cache-dtype"}) == "");
   std::string rloo = quantized;
   rloo.replace(rloo.find("rl: grpo"), 8, "rl: rloo");
   CHECK(lacks(error_of(rloo), {"config.8", "trl.generation_quantization does not go with rl: rloo"}) == "");

@@ -8,6 +8,8 @@
 
 #include <rlalgo/cuda/decode_attention.cuh>
 
+#include <support/float8.hpp>
+
 namespace {
 
 using namespace rlalgo::support;
@@ -20,10 +22,12 @@ struct Case {
   float softcap = 0.0F;
   bool by_position = false;  // positions of all heads side by side, as the engine's arena has them
   unsigned seed = 1;
+  bool float8 = false;
 };
 
 struct Cache {
   std::vector<Bfloat16> q, arena;
+  std::vector<Float8> arena8;  // the same numbers, where pages are in float8
   std::vector<std::int64_t> table, positions;
   cuda::Pages pages;
   int max_pages = 0;
@@ -63,6 +67,11 @@ Cache cache_of(const Case& c) {
             std::fill_n(out.arena.begin() + static_cast<std::ptrdiff_t>(place(c, out, r, p, h, value)), dim,
                         Bfloat16{0x7FC0});
   }
+  if (!c.float8) return out;
+  for (Bfloat16& x : out.arena) {
+    out.arena8.push_back(as<Float8>(wide(x)));
+    x = as<Bfloat16>(wide(out.arena8.back()));
+  }
   return out;
 }
 
@@ -72,7 +81,10 @@ struct Output {
 };
 
 // `merges`: the last block of a row merges, in one launch.
-Output run(const Case& c, const Cache& cache, bool merges = true) {
+Output run(const Case& c, const Cache& cache, bool merges = true, bool float8 = false) {
+  const Memory<Float8> arena8(cache.arena8);
+  cuda::Pages pages = cache.pages;
+  pages.float8 = float8;
   const Memory<Bfloat16> q(cache.q), arena(cache.arena), out(cache.q.size());
   const Memory<std::int64_t> table(cache.table), positions(cache.positions);
   const auto rows = static_cast<std::int64_t>(c.lengths.size());
@@ -82,7 +94,7 @@ Output run(const Case& c, const Cache& cache, bool merges = true) {
   const std::vector<std::uint32_t> zeros(static_cast<std::size_t>(cuda::decode_counters(rows, c.heads)), 0);
   const Memory<std::uint32_t> arrived(zeros);
   must_work(cuda::decode_attention({.q = &q.data()->bits,
-                                    .arena = arena.data() == nullptr ? nullptr : &arena.data()->bits,
+                                    .arena = float8 ? static_cast<const void*>(arena8.data()) : arena.data(),
                                     .table = table.data(),
                                     .positions = positions.data(),
                                     .partial = partial.data(),
@@ -97,7 +109,7 @@ Output run(const Case& c, const Cache& cache, bool merges = true) {
                                     .window = c.window,
                                     .softcap = c.softcap,
                                     .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.head_dim))),
-                                    .pages = cache.pages},
+                                    .pages = pages},
                                    nullptr));
   CHECK(arrived.values() == zeros);  // for the next launch
   return {out.values(), log_sum.values()};
@@ -107,7 +119,7 @@ Output run(const Case& c, const Cache& cache, bool merges = true) {
 void check(const Case& c) {
   CAPTURE(c.heads, c.kv_heads, c.head_dim, c.lengths, c.window, c.softcap, c.by_position);
   const Cache cache = cache_of(c);
-  const Output found = run(c, cache), other = run(c, cache, false);
+  const Output found = run(c, cache, true, c.float8), other = run(c, cache, false);  // in float8 as in bfloat16
   CHECK(same_bits(found.value, other.value));
   CHECK(same_bits(found.log_sum, other.log_sum));
   const double scale = 1.0 / std::sqrt(static_cast<double>(c.head_dim));
@@ -166,6 +178,11 @@ TEST_CASE("Rows attend to their pages as in float64") {
 TEST_CASE("Every head size that is a multiple of eight is one of the kernel's") {
   for (const int dim : {8, 40, 72, 80, 96, 112, 160, 192, 200, 256}) check({6, 2, dim, {1, 37}, 0, 0.0F, dim % 3 == 0});
   check({8, 4, 256, {290}});  // Gemma 3
+}
+
+TEST_CASE("Pages in float8 have the bits of the same numbers in bfloat16") {
+  for (const int dim : {8, 64, 128, 136, 256}) check({6, 2, dim, {1, 37, 270}, 0, 0.0F, dim % 16 == 0, 1, true});
+  check({4, 2, 64, {1, 33, 129, 0}, 17, 20.0F, true, 1, true});
 }
 
 TEST_CASE("A window hides what lies before it, a cap bounds the scores") {

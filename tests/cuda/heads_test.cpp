@@ -7,6 +7,8 @@
 #include <rlalgo/cuda/rms_norm.cuh>
 #include <rlalgo/cuda/rotate.cuh>
 
+#include <support/float8.hpp>
+
 namespace {
 
 using namespace rlalgo::support;
@@ -25,17 +27,17 @@ std::vector<double> widened(const std::vector<T>& values) {
   return out;
 }
 
-template <class T>
+template <class T, class Stored = T>
 void check(const Case& c) {
   CAPTURE(c.positions, c.heads, c.kv_heads, c.dim, c.half, c.norm, c.one_more, c.once, c.interleaved, c.bias,
           sizeof(T));
   const auto rows = static_cast<std::int64_t>(c.positions.size());
   const std::int64_t all = c.heads + 2 * c.kv_heads, part = 32 * c.kv_heads * c.dim;
-  const cuda::Pages pages{4 * part, 2 * part, 3 * part, c.kv_heads * c.dim, c.dim};
+  const cuda::Pages pages{4 * part, 2 * part, 3 * part, c.kv_heads * c.dim, c.dim, sizeof(Stored) == 1};
   const auto joined = normal<T>(static_cast<std::size_t>(rows * all * c.dim), 1, 2.0);
   const auto q_weight = normal<T>(static_cast<std::size_t>(c.dim), 2),
              k_weight = normal<T>(static_cast<std::size_t>(c.dim), 3);
-  const auto before = normal<T>(static_cast<std::size_t>((rows + 1) * pages.page_stride), 4);
+  const auto before = normal<Stored>(static_cast<std::size_t>((rows + 1) * pages.page_stride), 4);
   std::vector<float> cosine, sine;
   for (std::int64_t i = 0; i < 64 * c.half; ++i) {
     cosine.push_back(std::cos(0.37F * static_cast<float>(i)));
@@ -68,7 +70,8 @@ void check(const Case& c) {
     }
   }
   const auto tokens = static_cast<std::int64_t>(real.size());
-  const Memory<T> q_there(q), k_there(k), v_there(v), q_weights(q_weight), k_weights(k_weight), arena(before);
+  const Memory<T> q_there(q), k_there(k), v_there(v), q_weights(q_weight), k_weights(k_weight);
+  const Memory<Stored> arena(before);
   const Memory<float> row_cosines(row_cosine), row_sines(row_sine);
   const Memory<std::int64_t> real_pages(real_page), real_places(real_place);
   const auto one_by_one = [&](const Memory<T>& x, const Memory<T>& weight, std::int64_t heads) {
@@ -113,7 +116,8 @@ void check(const Case& c) {
     std::copy_n(found_q.begin() + static_cast<std::ptrdiff_t>(i) * c.heads * c.dim, c.heads * c.dim,
                 expected_q.begin() + real[i] * c.heads * c.dim);
 
-  const Memory<T> joined_there(joined), bias_there(bias), q_out(expected_q.size()), arena_there(before);
+  const Memory<T> joined_there(joined), bias_there(bias), q_out(expected_q.size());
+  const Memory<Stored> arena_there(before);
   const Memory<float> cosines(cosine), sines(sine);
   const Memory<std::int64_t> positions(c.positions), page_there(page), place_there(place);
   must_work(cuda::heads({.joined = joined_there.data(),
@@ -151,7 +155,7 @@ void check(const Case& c) {
   if (sizeof(T) == 2) CHECK(others * 30 <= expected_q.size());
   CHECK(distance(q_out.values(), widened(expected_q), 1.0) <=
         3.0 * rounding<T> + 6e-7);  // sums of squares in another order
-  CHECK(distance(arena_there.values(), widened(arena.values()), 1.0) <= 3.0 * rounding<T> + 6e-7);
+  CHECK(distance(widened(arena_there.values()), widened(arena.values()), 1.0) <= 3.0 * rounding<Stored> + 6e-7);
 }
 
 }  // namespace
@@ -166,6 +170,7 @@ TEST_CASE("Heads of one product are normalised, rotated and written as by kernel
         Case{{-1}, 2, 1, 8, 4}}) {
     in_orders([&] { check<float>(c); }, 1);
     check<Bfloat16>(c);
+    check<Bfloat16, Float8>(c);
   }
 }
 

@@ -27,4 +27,6 @@ TEST_CASE("Memory that callers bring is as large as its shapes ask") {
   CHECK(cuda::decode_chunks(8) == 1);
   CHECK(cuda::decode_chunks(9) == 2);
   CHECK(cuda::decode_partial_floats(3, 14, 64, 9) == 3 * 14 * 2 * 66);
+  CHECK(cuda::product_8bit_groups(896) == 28);
+  CHECK(cuda::product_8bit_groups(40) == 2);
 }

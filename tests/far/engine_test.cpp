@@ -152,9 +152,6 @@ TEST_CASE("copies of weights, and blocks of a document, stay on the device") {
 
 TEST_CASE("what a device cannot do is refused by name") {
   const auto far = model::load_decoder(golden / "qwen2", {.device = support::far::device()});
-  CHECK(raised_by([&] {
-          inference::LocalEngine engine(far->config(), far->weights(), {.quantization = inference::Quantization::int8});
-        }).find("[rlalgo.inference.19]") != std::string::npos);
   inference::DecoderEngine cpu(far->config());
   CHECK(raised_by([&] { (void)cpu.view(far->weights()); }).find("[rlalgo.inference.6]") != std::string::npos);
 }

@@ -238,8 +238,11 @@ TEST_CASE("a run takes its share while it generates, gives it back while it trai
   const support::ScratchDirectory scratch;
   const std::string lora =
       "adapter: lora\nlora_r: 4\nlora_alpha: 8\nlora_target_modules: [q_proj, v_proj, down_proj]\n";
+  const std::string eight = "  generation_quantization: int8\n  generation_kv_cache_dtype: fp8\n";
   for (const std::string& adapter : {std::string(), lora})
-    for (const std::string& share : {std::string(), std::string("  vllm_gpu_memory_utilization: 0.4\n")}) {
+    for (const std::string& share :
+         {std::string(), std::string("  vllm_gpu_memory_utilization: 0.4\n"),
+          eight + "  vllm_gpu_memory_utilization: 0.4\n", std::string("  generation_quantization: fp8\n")}) {
       INFO(adapter << share);
       const Memory memory(60e6);
       const auto run =
@@ -259,7 +262,11 @@ TEST_CASE("a run takes its share while it generates, gives it back while it trai
       CHECK(plan.memory_limit == Approx(60e6));
       CHECK(peak <= 1.1 * all);  // every tensor of the device is a multiple of 4,096 bytes, and these are small
       CHECK(peak >= 0.4 * all);
-      CHECK((plan.generation.find(share.empty() ? "as completions need them" : "0.4 of 60 MB") != std::string::npos));
+      const bool quantises = share.find("quantization") != std::string::npos;
+      CHECK((plan.generation.find("copies in 8 bits") != std::string::npos) == quantises);
+      CHECK(
+          (plan.generation.find(share.find("utilization") == std::string::npos ? "as completions need them"
+                                                                               : "0.4 of 60 MB") != std::string::npos));
     }
   const Memory memory(60e6);
   const auto small = config::load_run_config(

@@ -38,6 +38,14 @@ TEST_CASE(
         }) == (inference::attends_to_bfloat16() ? "nothing" : "inference.7"));
 }
 
+TEST_CASE("elements of keys and values have vLLM's names") {
+  CHECK(inference::cache_element_named("auto", "--kv-cache-dtype") == std::nullopt);
+  for (const char* name : {"fp8", "fp8_e4m3"})
+    CHECK(inference::cache_element_named(name, "--kv-cache-dtype") == CacheElement::float8);
+  for (const char* name : {"", "fp8_e5m2", "FP8", "int8", "float16"})
+    CHECK(number_raised_by([&] { (void)inference::cache_element_named(name, "--kv-cache-dtype"); }) == "inference.22");
+}
+
 TEST_CASE(
     "a completion's log-probs over bfloat16 keys and values are float32's to rounding, and no neighbour changes them") {
   const model::DecoderConfig config = reference::tiny("qwen3");

@@ -69,7 +69,8 @@ const inference::detail::DecoderView& view_of(const inference::Forward::WeightsH
 TEST_CASE("quantizations have names") {
   CHECK(inference::quantization_named("none", "--quantization") == Quantization::none);
   CHECK(inference::quantization_named("int8", "--quantization") == int8);
-  for (const char* name : {"", "int4", "INT8", "fp8"})
+  CHECK(inference::quantization_named("fp8", "--quantization") == Quantization::fp8);
+  for (const char* name : {"", "int4", "INT8", "fp8_e4m3", "fp4"})
     CHECK(support::number_raised_by([&] { (void)inference::quantization_named(name, "--quantization"); }) ==
           "inference.18");
 }

@@ -121,6 +121,7 @@ tensor::OwnKernels kernels() {
                        .draw = far<&K::draw>,
                        .dropout = far<&K::dropout>,
                        .adamw_8bit = far<&K::adamw_8bit>,
+                       .product_8bit = far<&K::product_8bit>,
                        .error_text = text_of,
                        .graph_begin = begin,
                        .graph_end = end,

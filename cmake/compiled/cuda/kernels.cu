@@ -8,6 +8,7 @@
 #include <rlalgo/cuda/kernels.hpp>
 #include <rlalgo/cuda/log_prob.cuh>
 #include <rlalgo/cuda/page_write.cuh>
+#include <rlalgo/cuda/product_8bit.cuh>
 #include <rlalgo/cuda/rms_norm.cuh>
 #include <rlalgo/cuda/rotate.cuh>
 #include <rlalgo/cuda/segment_sum.cuh>
@@ -58,6 +59,7 @@ const Kernels table{.rms_norm = launched<rms_norm, RmsNorm>,
                     .draw = launched<draw, Draw>,
                     .dropout = launched<dropout, Dropout>,
                     .adamw_8bit = launched<adamw_8bit, AdamW8bit>,
+                    .product_8bit = launched<product_8bit, Product8bit>,
                     .error_text = [](int error) { return cudaGetErrorString(static_cast<cudaError_t>(error)); },
                     .graph_begin = graph_begin,
                     .graph_end = graph_end,

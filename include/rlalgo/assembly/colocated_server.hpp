@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include <rlalgo/assembly/server.hpp>
 #include <rlalgo/colocated/colocated_server.hpp>
 #include <rlalgo/colocated/served_weights.hpp>
+#include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/inference/quantization.hpp>
 #include <rlalgo/os/processors.hpp>
 #include <rlalgo/remote/vllm_client.hpp>
@@ -30,7 +32,8 @@ struct ColocatedServer {
   std::string host = "127.0.0.1";
   std::uint16_t port = 0;  // 0: one that is free
   inference::Quantization quantization = inference::Quantization::none;
-  bool invariant = false;  // of a device: EngineConfig's
+  std::optional<inference::CacheElement> cache_element = {};  // of keys and values: EngineConfig's
+  bool invariant = false;                                     // of a device: EngineConfig's
   std::uint64_t seed = 42;
   std::size_t cache_bytes = 0;  // for keys and values; 0: as serve/server.hpp
 
@@ -56,6 +59,7 @@ struct ColocatedServer {
               .http = {.host = host, .port = port},
               .engine = {.engine = {.threads = asynchronous ? std::max(1, os::usable_processors() / 2) : 0,
                                     .cache_bytes = cache_bytes,
+                                    .cache_element = cache_element,
                                     .quantization = quantization,
                                     .invariant = invariant}},
               .memory_fraction = 0.0,

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include <rlalgo/assembly/drawer.hpp>
@@ -28,6 +29,7 @@ struct Engine {
   static constexpr bool serves = false;
 
   inference::Quantization quantization = inference::Quantization::none;  // of the weights that are generated with
+  std::optional<inference::CacheElement> cache_element = {};             // of keys and values: EngineConfig's
   bool invariant = false;                                                // of a device: EngineConfig's
   bool routed_experts = false;                                           // completions say which experts tokens passed
   bool stop_strings = false;                                             // SamplingConfig::stop_strings may end them
@@ -41,6 +43,7 @@ struct Engine {
     const LanguageModel& model = opening.model;
     inference::EngineConfig config{.threads = threads,
                                    .cache_bytes = cache_bytes,
+                                   .cache_element = cache_element,
                                    .quantization = quantization,
                                    .merge_adapter = merge_adapter,
                                    .invariant = invariant,

@@ -34,16 +34,20 @@ struct GenerationMemoryConfig {
   std::string where = {};
   std::int64_t longest = 1;      // tokens at most of a prompt and its completion
   std::int64_t completions = 1;  // drawn at a time
+  inference::Quantization quantization = inference::Quantization::none;  // EngineConfig's, and of keys and values
+  std::optional<inference::CacheElement> cache_element = {};
   bool asynchronous =
       false;  // completions are made while the trainer trains, from copies of what is trained (or by a server in this process)
 };
 
 struct GenerationMemory {
-  std::int64_t max_slots = 0;                       // EngineConfig's; 0: its own
-  std::size_t cache_bytes = 0;                      // EngineConfig's; 0: what completions need
-  bool merge_adapter = false;                       // EngineConfig's
-  double copies = 0.0, passes = 0.0, needed = 0.0;  // bytes: of merged weights, of passes, of keys and values at most
-  std::string line = {};                            // a line of the plan; empty on the CPU
+  std::int64_t max_slots = 0;   // EngineConfig's; 0: its own
+  std::size_t cache_bytes = 0;  // EngineConfig's; 0: what completions need
+  bool merge_adapter = false;   // EngineConfig's
+  // Bytes: of weights in 8 bits or with the adapter, of passes, of keys and values at most.
+  double copies = 0.0, passes = 0.0, needed = 0.0;
+  std::string copied = "copies with the adapter";  // what copies are
+  std::string line = {};                           // a line of the plan; empty on the CPU
 };
 
 namespace detail {
@@ -81,8 +85,9 @@ namespace detail {
       "assembly", 2,
       {.what = "the share of the device's memory that generation may take does not hold the longest completion",
        .found = share_text(share.fraction) + " of " + bytes_text(share.total) + " is " + bytes_text(share.share()) +
-                ": weights " + bytes_text(share.weights) + ", passes " + bytes_text(share.passes) + ", " +
-                bytes_text(std::max(0.0, share.left())) + " for keys and values",
+                ": weights " + bytes_text(share.weights) +
+                (share.copies > 0.0 ? ", copies in 8 bits " + bytes_text(share.copies) : "") + ", passes " +
+                bytes_text(share.passes) + ", " + bytes_text(std::max(0.0, share.left())) + " for keys and values",
        .expected = bytes_text(one) + " for keys and values of " + count_text(config.longest) + " tokens",
        .where = config.where,
        .remedy =
@@ -93,19 +98,20 @@ namespace detail {
 
 [[nodiscard]] inline std::string line_of(const GenerationMemoryConfig& config, const inference::MemoryShare& share,
                                          const GenerationMemory& memory, std::size_t unmerged) {
+  const std::string& kind = memory.copied;
   std::string out;
   if (memory.cache_bytes > 0) {
     const auto at_a_time =
         static_cast<std::int64_t>(static_cast<double>(memory.cache_bytes) / share.page_memory(config.longest));
     out = share_text(share.fraction) + " of " + bytes_text(share.total) + " for generation (" + config.key +
           "): weights " + bytes_text(share.weights) +
-          (memory.copies > 0 ? ", copies with the adapter " + bytes_text(memory.copies) : "") + ", passes " +
+          (memory.copies > 0 ? ", " + kind + " " + bytes_text(memory.copies) : "") + ", passes " +
           bytes_text(share.passes) + ", keys and values " + bytes_text(static_cast<double>(memory.cache_bytes)) + ": " +
           count_text(share.tokens()) + " tokens, " + count_text(std::min(at_a_time, config.completions)) +
           " of the longest completions at a time";
   } else {
     out = "keys and values as completions need them, at most " + bytes_text(memory.needed) +
-          (memory.copies > 0 ? "; copies of weights with the adapter " + bytes_text(memory.copies) : "");
+          (memory.copies > 0 ? "; " + kind + " " + bytes_text(memory.copies) : "");
   }
   if (!memory.merge_adapter && unmerged > 0)
     out +=
@@ -119,7 +125,7 @@ namespace detail {
   if (decoder.device().is_cpu()) return {};
   // As many as the largest graph of a pass has rows; a pass reads the weights once for all of them.
   constexpr std::int64_t most_slots = 256;
-  inference::EngineConfig engine;
+  inference::EngineConfig engine{.cache_element = config.cache_element, .quantization = config.quantization};
   engine.max_slots = config.completions = std::clamp<std::int64_t>(config.completions, 1, most_slots);
   config.longest = std::min(config.longest, decoder.config().context_length());
   inference::MemoryShare share =
@@ -128,14 +134,19 @@ namespace detail {
   GenerationMemory out{.max_slots = config.completions, .passes = share.passes, .needed = all};
   // Two copies of what is trained, or as many as requests are under way with.
   if (config.asynchronous) share.weights += 2.0 * detail::trained_bytes(decoder);
-  const std::size_t copies = inference::merged_adapter_bytes(decoder.weights());
-  share.copies = static_cast<double>(copies);
+  // Copies in 8 bits are there in any case, and take no more with the adapter in them.
+  const bool quantises = config.quantization != inference::Quantization::none;
+  const std::size_t copies = quantises ? 0 : inference::merged_adapter_bytes(decoder.weights());
+  if (quantises)
+    out.copied = "copies in 8 bits";
+  else
+    share.copies = static_cast<double>(copies);
   const bool limited = config.fraction > 0.0 && share.total > 0.0;
-  out.merge_adapter =
-      copies > 0 &&
-      (share.total == 0.0 ||
-       (limited ? share.left() >= all : share.weights + share.copies + share.passes + all <= 0.9 * share.total));
-  if (!out.merge_adapter) share.copies = 0.0;
+  const bool has_room =
+      share.total == 0.0 ||
+      (limited ? share.left() >= all : share.weights + share.copies + share.passes + all <= 0.9 * share.total);
+  out.merge_adapter = quantises ? inference::merged_adapter_bytes(decoder.weights()) > 0 : copies > 0 && has_room;
+  if (!out.merge_adapter && !quantises) share.copies = 0.0;
   out.copies = share.copies;
   if (limited) {
     if (share.left() < one) detail::refuse_share(config, share, one);

@@ -205,7 +205,7 @@ inline void estimate_memory(Overview& o, const EstimateConfig& config, const mod
                     {"reference", held.reference}};
   Parts generating = {
       {"weights", held.whole}, {"gradients", 0.0}, {"optimizer", held.optimizer}, {"reference", held.reference}};
-  const Parts drawn = {{"copies with the adapter", config.generation.copies},
+  const Parts drawn = {{config.generation.copied, config.generation.copies},
                        {"passes", config.generation.passes},
                        {"keys and values", drawing}};
   training.emplace_back("backward pass", backward);

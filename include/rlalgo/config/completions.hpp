@@ -31,6 +31,7 @@
 #include <rlalgo/config/online.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/http/client.hpp>
+#include <rlalgo/inference/cache_element.hpp>
 #include <rlalgo/inference/quantization.hpp>
 #include <rlalgo/remote/rollout_function.hpp>
 #include <rlalgo/sync/call_schedule.hpp>
@@ -82,6 +83,7 @@ inline void check_server(const RunConfig& c) {
   const TrlConfig& t = c.trl;
   const bool replays = detail::replays_experts(c, decoder);  // a server: refused
   const auto quantization = inference::quantization_named(t.generation_quantization, "trl.generation_quantization");
+  const auto element = inference::cache_element_named(t.generation_kv_cache_dtype, "trl.generation_kv_cache_dtype");
   if (t.serves())
     return assembly::ColocatedServer{.name = c.nemo_gym.model_name.value_or(""),
                                      .sampling = {.temperature = t.temperature,
@@ -93,11 +95,13 @@ inline void check_server(const RunConfig& c) {
                                      .host = t.vllm_server_host,
                                      .port = static_cast<std::uint16_t>(t.vllm_server_port),
                                      .quantization = quantization,
+                                     .cache_element = element,
                                      .invariant = t.generation_invariant,
                                      .seed = c.seed,
                                      .cache_bytes = memory.cache_bytes};
   if (!t.generates_elsewhere())
     return assembly::Engine{.quantization = quantization,
+                            .cache_element = element,
                             .invariant = t.generation_invariant,
                             .routed_experts = replays,
                             .stop_strings = !t.stop_strings.empty(),

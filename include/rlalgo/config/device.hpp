@@ -69,15 +69,19 @@ inline void check_device(const RunConfig& config) {
                        .found = "gradient_checkpointing: false",
                        .where = config.place("activation_offloading"),
                        .remedy = "set gradient_checkpointing: true: what is moved away is what that keeps"});
-  if (device_of(config).is_cpu()) return;
+  if (!device_of(config).is_cpu()) return;
   const auto refuse = [&](const std::string& key, const std::string& value, const std::string& remedy) {
     core::raise_usage("config", 44,
                       {.what = key + " is not computed on this device",
                        .found = key + ": " + value + ", device: " + config.device,
                        .where = config.place(key),
-                       .remedy = remedy + ", or set device: cpu"});
+                       .remedy = remedy + ", or set device: cuda"});
   };
-  if (config.trl.quantizes()) refuse("trl.generation_quantization", config.trl.generation_quantization, "leave it out");
+  const TrlConfig& t = config.trl;
+  if (t.generation_quantization == "fp8")
+    refuse("trl.generation_quantization", t.generation_quantization, "set int8, which the CPU multiplies by");
+  if (t.generation_kv_cache_dtype != "auto")
+    refuse("trl.generation_kv_cache_dtype", t.generation_kv_cache_dtype, "leave it out");
 }
 
 }  // namespace rlalgo::config

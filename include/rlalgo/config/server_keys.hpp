@@ -41,7 +41,10 @@ struct ServerConfig {
   std::optional<double> vllm_importance_sampling_clip_max = 3.0;
   [[nodiscard]] bool generates_elsewhere() const { return use_vllm && vllm_mode == "server"; }
   std::string generation_quantization = "none";
-  [[nodiscard]] bool quantizes() const { return generation_quantization != "none"; }
+  std::string generation_kv_cache_dtype = "auto";
+  [[nodiscard]] bool quantizes() const {
+    return generation_quantization != "none" || generation_kv_cache_dtype != "auto";
+  }
   bool generation_invariant = false;
   bool agents = false;  // of a Gym make them (nemo_gym_multi_turn), who ask a server
   // Whether that server is this process.
@@ -57,11 +60,17 @@ struct ServerConfig {
     key("trl.vllm_mode", s.vllm_mode, "`server`: `rlalgo vllm-serve` ([serving.md](serving.md#training-against-it)), TRL's, axolotl's or "
         "stock vLLM; which it is is found out. `colocate` is what this program does anyway").one_of({"server", "colocate"})
         .when(where([&s] { return s.use_vllm; }, "completions are generated in this process")),
-    key("trl.generation_quantization", s.generation_quantization, "`int8` (ours): this process generates with copies of its weights in 8 "
-        "bits, made whenever they change, which is faster ([performance.md](../benchmarks/measurements.md#weights-in-8-bits)); the policy that draws is "
-        "then a little another one, which the correction makes up for. Training, log-probs of the policy and of the reference and what is "
-        "saved are as without it. Not with `rl: rloo` and `ebft.mode: strided`, whose losses correct for nothing").one_of({"none", "int8"})
+    key("trl.generation_quantization", s.generation_quantization, "`int8`, and on a GPU `fp8` (ours): this process generates with "
+        "copies of its weights in 8 bits, made whenever they change, which is faster ([performance.md](../benchmarks/measurements.md#weights-in-8-bits), "
+        "[on a GPU](gpu.md#weights-in-8-bits)); the policy that draws is then a little another one, which the correction makes up for. Training, "
+        "log-probs of the policy and of the reference and what is saved are as without it. Not with `rl: rloo` and `ebft.mode: strided`, whose "
+        "losses correct for nothing").one_of({"none", "int8", "fp8"})
         .when(where([=] { return !elsewhere(); }, "it concerns completions of this process, and a server makes them")).only_if_written(),
+    key("trl.generation_kv_cache_dtype", s.generation_kv_cache_dtype, "on a GPU (ours; vLLM's `kv_cache_dtype`): `fp8`, which is `fp8_e4m3`, keeps "
+        "keys and values of this process's generation in one byte a number, so twice as many tokens have room as in bfloat16 "
+        "([GPUs](gpu.md#keys-and-values-in-8-bits)). What draws is then another policy, as with `generation_quantization`, and the same methods go with it")
+        .one_of({"auto", "fp8", "fp8_e4m3"})
+        .when(where([=] { return !elsewhere(); }, "it concerns completions of this process, and a server makes them (--kv-cache-dtype)")).only_if_written(),
     key("trl.generation_invariant", s.generation_invariant, "on a GPU (ours): the numbers of a completion that this process generates do not "
         "depend on which others are computed with it, on their order or on prefixes that are found again; they never do on the CPU. Every "
         "product has a fixed number of rows then, and every row attends by itself, which costs ([GPUs](gpu.md#numbers-that-depend-on-nothing-else)). Not "

@@ -8,13 +8,15 @@
 // order. Scores and sums are in float32, probabilities are rounded to bfloat16 before the product with the values, and so is
 // their sum, so that they add up to one.
 //
-// What a row does not see is never computed with: memory that nobody wrote may hold anything.
+// What a row does not see is never computed with: memory that nobody wrote may hold anything. Pages in float8 are made bfloat16 as
+// they are read, which is exact.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 
 #include <rlalgo/cuda/elements.cuh>
+#include <rlalgo/cuda/float8.cuh>
 #include <rlalgo/cuda/kernels.hpp>
 #include <rlalgo/cuda/language.cuh>
 #include <rlalgo/cuda/warp.cuh>
@@ -31,6 +33,20 @@ __device__ inline float lower_half(std::uint32_t pair) { return __uint_as_float(
 __device__ inline float upper_half(std::uint32_t pair) { return __uint_as_float(pair & 0xFFFF0000U); }
 __device__ inline std::uint32_t pair_of(float low, float high) {
   return rounded<Bfloat16>(low).bits | static_cast<std::uint32_t>(rounded<Bfloat16>(high).bits) << 16U;
+}
+// Eight neighbours of a page.
+__device__ inline EightElements eight_of(const Bfloat16* page) { return *reinterpret_cast<const EightElements*>(page); }
+__device__ inline EightElements eight_of(const Float8* page) {
+  const auto codes = *reinterpret_cast<const Neighbours<std::uint32_t, 2>*>(page);
+  EightElements out;
+#pragma unroll
+  for (unsigned i = 0; i < 4; ++i) {
+    const std::uint32_t two = codes.at[i / 2] >> 16U * (i % 2);
+    const auto number = [](std::uint32_t code) { return widen(Float8{static_cast<std::uint8_t>(code)}); };
+    out.pair[i] =
+        __float_as_uint(number(two & 0xFFU)) >> 16U | (__float_as_uint(number(two >> 8U & 0xFFU)) & 0xFFFF0000U);
+  }
+  return out;
 }
 // Of two pairs: their lower halves, or their upper ones.
 __device__ inline std::uint32_t lower_halves(std::uint32_t a, std::uint32_t b) { return (a & 0xFFFFU) | b << 16U; }
@@ -78,7 +94,8 @@ __device__ inline void merge_chunks(const DecodeAttention& a, std::int64_t row, 
   if (a.log_sum != nullptr && d == 0) a.log_sum[row * a.heads + head] = first < end ? most + logf(total) : -INFINITY;
 }
 
-template <int D>
+// Stored: of the pages.
+template <int D, class Stored>
 __global__ void __launch_bounds__(32 * decode_warps) decode_attention_chunks(DecodeAttention a) {
   constexpr int steps = D / 16, own = D / 4, columns = D / 8;  // own: elements of a key that a thread reads
   RLALGO_CUDA_SHARED(DecodeShared<D>, shared);
@@ -124,17 +141,17 @@ __global__ void __launch_bounds__(32 * decode_warps) decode_attention_chunks(Dec
                      end = begin + decode_chunk / decode_warps;
   const std::int64_t start = seen.first > begin ? seen.first / 16 * 16 : begin;
   for (std::int64_t tile = start; tile < end && tile < seen.end; tile += 16) {
-    const std::uint16_t* const page =
-        a.arena + table[tile / page_length] * a.pages.page_stride + kv * a.pages.head_stride;
+    const Stored* const page = static_cast<const Stored*>(a.arena) + table[tile / page_length] * a.pages.page_stride +
+                               kv * a.pages.head_stride;
     const int inside = static_cast<int>(tile % page_length);
     float scores[2][4] = {};
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
-      const std::uint16_t* const key = page + a.pages.key_offset + (inside + 8 * n + g) * a.pages.position_stride;
+      const Stored* const key = page + a.pages.key_offset + (inside + 8 * n + g) * a.pages.position_stride;
 #pragma unroll
       for (int i = 0; i < own / 8; ++i) {
         EightElements eight = {};
-        if (t * own + 8 * i < a.head_dim) eight = *reinterpret_cast<const EightElements*>(key + t * own + 8 * i);
+        if (t * own + 8 * i < a.head_dim) eight = eight_of(key + t * own + 8 * i);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           if constexpr (keeps_query) {
@@ -176,7 +193,7 @@ __global__ void __launch_bounds__(32 * decode_warps) decode_attention_chunks(Dec
       }
     }
     // Column 8 j + g of the product is element g·columns + j of the head.
-    const std::uint16_t* const values = page + a.pages.value_offset + inside * a.pages.position_stride;
+    const Stored* const values = page + a.pages.value_offset + inside * a.pages.position_stride;
 #pragma unroll
     for (int j = 0; j < columns; j += 8) {
       EightElements v[4];
@@ -185,7 +202,7 @@ __global__ void __launch_bounds__(32 * decode_warps) decode_attention_chunks(Dec
         const int place = 2 * t + k % 2 + k / 2 * 8;
         v[k] = EightElements{};
         if (tile + place >= seen.first && tile + place < seen.end && g * columns + j < a.head_dim)
-          v[k] = *reinterpret_cast<const EightElements*>(values + place * a.pages.position_stride + g * columns + j);
+          v[k] = eight_of(values + place * a.pages.position_stride + g * columns + j);
       }
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -270,7 +287,9 @@ inline cudaError_t decode_attention_of(const DecodeAttention& a, cudaStream_t st
   const dim3 blocks(static_cast<unsigned>(decode_chunks(a.max_pages)), static_cast<unsigned>(a.kv_heads * parts),
                     static_cast<unsigned>(a.rows));
   if (a.max_pages > 0)
-    if (const cudaError_t error = launch(decode_attention_chunks<D>, blocks, dim3(32 * decode_warps), stream, a);
+    if (const cudaError_t error =
+            launch(a.pages.float8 ? decode_attention_chunks<D, Float8> : decode_attention_chunks<D, Bfloat16>, blocks,
+                   dim3(32 * decode_warps), stream, a);
         error != cudaSuccess)
       return error;
   if (a.arrived != nullptr && a.max_pages > 0) return cudaSuccess;
@@ -286,7 +305,8 @@ inline cudaError_t decode_attention(const DecodeAttention& a, cudaStream_t strea
   const Pages& p = a.pages;
   if (a.kv_heads <= 0 || a.heads % a.kv_heads != 0 || a.head_dim <= 0 || !eight(a.head_dim) || a.head_dim > 256 ||
       !eight(p.page_stride) || !eight(p.key_offset) || !eight(p.value_offset) || !eight(p.position_stride) ||
-      !eight(p.head_stride) || !in_sixteens<Bfloat16>(8, a.arena) || reinterpret_cast<std::uintptr_t>(a.q) % 4 != 0)
+      !eight(p.head_stride) || reinterpret_cast<std::uintptr_t>(a.arena) % (p.float8 ? 8 : 16) != 0 ||
+      reinterpret_cast<std::uintptr_t>(a.q) % 4 != 0)
     return cudaErrorInvalidValue;
   switch (decode_width(a.head_dim)) {
     case 64:

@@ -1,12 +1,13 @@
 // Queries, keys and values of one joined product (kernels.hpp): norm, rotation and the writes to pages of a head are one warp's.
 //
 // Sources: those of rms_norm.cuh and rotate.cuh, whose numbers these are: what is normalised is rounded to the element before it is
-// rotated, each product before the sum.
+// rotated, each product before the sum, and what goes to pages in float8 is rounded to the element first.
 #pragma once
 
 #include <cstdint>
 
 #include <rlalgo/cuda/elements.cuh>
+#include <rlalgo/cuda/float8.cuh>
 #include <rlalgo/cuda/kernels.hpp>
 #include <rlalgo/cuda/language.cuh>
 #include <rlalgo/cuda/warp.cuh>
@@ -19,7 +20,8 @@ struct HeadsShared {
   float of[heads_warps][heads_width];
 };
 
-template <class T>
+// T: of the product and of queries; Stored: of the pages.
+template <class T, class Stored>
 __global__ void __launch_bounds__(32 * heads_warps) heads_kernel(Heads a) {
   RLALGO_CUDA_SHARED(HeadsShared, shared);
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32,
@@ -29,16 +31,23 @@ __global__ void __launch_bounds__(32 * heads_warps) heads_kernel(Heads a) {
   const std::int64_t row = item / all, head = item % all, position = a.positions[row];
   const bool query = head < a.heads, key = !query && head < a.heads + a.kv_heads;
   T* to = nullptr;
+  Stored* page = nullptr;
   if (query) {
     to = static_cast<T*>(a.q) + (row * a.heads + head) * dim;
   } else if (position >= 0) {
     const std::int64_t kv = head - a.heads - (key ? 0 : a.kv_heads);
-    to = static_cast<T*>(a.arena) + a.page[row] * a.pages.page_stride + a.place[row] * a.pages.position_stride +
-         kv * a.pages.head_stride + (key ? a.pages.key_offset : a.pages.value_offset);
+    page = static_cast<Stored*>(a.arena) + a.page[row] * a.pages.page_stride + a.place[row] * a.pages.position_stride +
+           kv * a.pages.head_stride + (key ? a.pages.key_offset : a.pages.value_offset);
   }
-  if (to == nullptr) return;
+  if (to == nullptr && page == nullptr) return;
+  const auto put = [&](int d, float value) {
+    if (query)
+      to[d] = rounded<T>(value);
+    else
+      page[d] = rounded<Stored>(widen(rounded<T>(value)));
+  };
   if (position < 0) {
-    for (int d = lane; d < dim; d += 32) to[d] = rounded<T>(0.0F);
+    for (int d = lane; d < dim; d += 32) put(d, 0.0F);
     return;
   }
   const T* const from = static_cast<const T*>(a.joined) + item * dim;
@@ -47,7 +56,7 @@ __global__ void __launch_bounds__(32 * heads_warps) heads_kernel(Heads a) {
     return bias == nullptr ? widen(from[d]) : widen(rounded<T>(widen(from[d]) + widen(bias[d])));
   };
   if (!query && !key) {
-    for (int d = lane; d < dim; d += 32) to[d] = rounded<T>(given(d));
+    for (int d = lane; d < dim; d += 32) put(d, given(d));
     return;
   }
   float(&values)[heads_width] = shared.of[warp];
@@ -71,19 +80,21 @@ __global__ void __launch_bounds__(32 * heads_warps) heads_kernel(Heads a) {
     const int first = a.interleaved ? 2 * i : i, second = a.interleaved ? first + 1 : i + half;
     const float cosine = a.cosine[position * half + i], sine = a.sine[position * half + i];
     const float low = values[first], high = values[second];
-    to[first] = rounded<T>(__fsub_rn(__fmul_rn(low, cosine), __fmul_rn(high, sine)));
-    to[second] = rounded<T>(__fadd_rn(__fmul_rn(high, cosine), __fmul_rn(low, sine)));
+    put(first, __fsub_rn(__fmul_rn(low, cosine), __fmul_rn(high, sine)));
+    put(second, __fadd_rn(__fmul_rn(high, cosine), __fmul_rn(low, sine)));
   }
-  for (int d = 2 * half + lane; d < dim; d += 32) to[d] = rounded<T>(values[d]);
+  for (int d = 2 * half + lane; d < dim; d += 32) put(d, values[d]);
 }
 
 inline cudaError_t heads(const Heads& a, cudaStream_t stream) {
   const std::int64_t items = a.rows * (a.heads + 2 * a.kv_heads);
   if (items == 0 || a.head_dim == 0) return cudaSuccess;
   if (a.head_dim > heads_width || 2 * a.half > a.head_dim) return cudaErrorInvalidValue;
-  return launch(a.element == Element::float32 ? heads_kernel<float> : heads_kernel<Bfloat16>,
-                dim3(static_cast<unsigned>((items + heads_warps - 1) / heads_warps)), dim3(32 * heads_warps), stream,
-                a);
+  const bool wide = a.element == Element::float32;
+  void (*const eight)(Heads) = wide ? heads_kernel<float, Float8> : heads_kernel<Bfloat16, Float8>;
+  void (*const same)(Heads) = wide ? heads_kernel<float, float> : heads_kernel<Bfloat16, Bfloat16>;
+  return launch(a.pages.float8 ? eight : same, dim3(static_cast<unsigned>((items + heads_warps - 1) / heads_warps)),
+                dim3(32 * heads_warps), stream, a);
 }
 
 }  // namespace rlalgo::cuda

@@ -101,10 +101,12 @@ struct SegmentSum {
 };
 
 // Where a layer's keys and values lie in an arena of pages of 32 positions; strides in elements. Key or value element d of
-// head h at position p of a page: arena[page·page_stride + offset + p·position_stride + h·head_stride + d].
+// head h at position p of a page: arena[page·page_stride + offset + p·position_stride + h·head_stride + d]. With `float8` elements of the
+// arena are e4m3 (float8.cuh), numbers beyond ±448 at the largest; else they are those of what is stored.
 inline constexpr int page_length = 32;
 struct Pages {
   std::int64_t page_stride = 0, key_offset = 0, value_offset = 0, position_stride = 0, head_stride = 0;
+  bool float8 = false;
 };
 
 // Of one joined product a row's queries, keys and values: with a bias, normalised per head where there are weights (as RmsNorm, each head by
@@ -145,10 +147,11 @@ struct PageWrite {
 };
 
 // o = Σ_j softmax_j(cap(q·k_j·scale)) v_j over the positions j ≤ `position` of a row's sequence (with a window, the last
-// `window` of them), cap(s) = softcap·tanh(s / softcap); bfloat16. Query head h reads key head h / (heads/kv_heads).
+// `window` of them), cap(s) = softcap·tanh(s / softcap); bfloat16, keys and values also float8. Query head h reads key head
+// h / (heads/kv_heads).
 struct DecodeAttention {
   const std::uint16_t* q = nullptr;         // [rows, heads, head_dim]
-  const std::uint16_t* arena = nullptr;     // 16-byte aligned, as all strides are (8 elements)
+  const void* arena = nullptr;              // 8 elements are aligned, and so are all strides
   const std::int64_t* table = nullptr;      // [rows, max_pages] numbers of pages
   const std::int64_t* positions = nullptr;  // [rows]; −1: the row sees nothing, and is 0
   float* partial = nullptr;                 // decode_partial_floats(…)
@@ -292,6 +295,23 @@ struct AdamW8bit {
 };
 static_assert(sizeof(AdamW8bit) <= 4096, "what a launch can be given");
 
+// y = x Ŵᵀ, with `add` y + x Ŵᵀ; x and y in bfloat16, Ŵ in bytes: a code times the scale of its group of 32 columns (int8), or of its row
+// (e4m3). Rows of codes are whole groups, zeros behind the last column. A row of y has the same bits whichever rows are multiplied with it.
+enum class Code8bit { int8, e4m3 };
+struct Product8bit {
+  const void* x = nullptr;                        // [rows, inner], 16-byte aligned
+  const std::uint8_t* codes = nullptr;            // [columns, 32·product_8bit_groups(inner)], 8-byte aligned
+  const float* scales = nullptr;                  // [columns, groups] of int8, [columns] of e4m3
+  void* y = nullptr;                              // [rows, columns]
+  std::int64_t rows = 0, inner = 0, columns = 0;  // inner a multiple of 8
+  bool add = false;
+  Code8bit code = Code8bit::int8;
+};
+inline constexpr std::int64_t product_8bit_group = 32;
+[[nodiscard]] constexpr std::int64_t product_8bit_groups(std::int64_t inner) {
+  return (inner + product_8bit_group - 1) / product_8bit_group;
+}
+
 struct Kernels {
   int (*rms_norm)(const RmsNorm&, Stream) = nullptr;
   int (*rms_norm_gradient)(const RmsNormGradient&, Stream) = nullptr;
@@ -308,6 +328,7 @@ struct Kernels {
   int (*draw)(const Draw&, Stream) = nullptr;
   int (*dropout)(const Dropout&, Stream) = nullptr;
   int (*adamw_8bit)(const AdamW8bit&, Stream) = nullptr;
+  int (*product_8bit)(const Product8bit&, Stream) = nullptr;
   const char* (*error_text)(int error) = nullptr;
   // What is launched on a stream between begin and end is not computed but recorded, and computed at each replay. Not the stream that
   // everything else waits for.
@@ -334,11 +355,12 @@ enum class Kernel {
   draw,
   dropout,
   adamw_8bit,
+  product_8bit,
   flash_attention
 };
-inline constexpr std::array<std::string_view, 10> kernel_names{
-    "rms_norm", "rotate", "gated",   "segment_sum", "decode_attention",
-    "log_prob", "draw",   "dropout", "adamw_8bit",  "flash_attention"};
+inline constexpr std::array<std::string_view, 11> kernel_names{
+    "rms_norm", "rotate",  "gated",      "segment_sum",  "decode_attention", "log_prob",
+    "draw",     "dropout", "adamw_8bit", "product_8bit", "flash_attention"};
 
 namespace detail {
 inline std::array<bool, kernel_names.size()>& switched_off() {

@@ -58,13 +58,19 @@ struct EngineConfig {
   // Where weights, keys and values lie; nothing = where the weights lie that an engine is made with, else the CPU.
   std::optional<at::Device> device = {};
 
+  // Whether what draws is another policy than the weights are, by more than rounding to bfloat16 makes it.
+  [[nodiscard]] bool quantizes() const noexcept {
+    return quantization != Quantization::none || cache_element == CacheElement::float8;
+  }
+
   // With what these weights ask for and was not chosen.
   [[nodiscard]] EngineConfig for_weights(const model::DecoderWeights& weights) const {
     EngineConfig out = *this;
     if (!out.device) out.device = weights.embedding.device();
     if (out.prefill_rows == 0) out.prefill_rows = prefill_rows_of(*out.device);
     if (!out.cache_element)
-      out.cache_element = quantization == Quantization::none ? cache_element_for(weights) : smallest_cache_element();
+      out.cache_element = quantization == Quantization::none || !out.device->is_cpu() ? cache_element_for(weights)
+                                                                                      : smallest_cache_element();
     return out;
   }
 };

@@ -1,9 +1,9 @@
 // Which half of an engine reads weights of a device: the one place where that is chosen.
 //
-//   CPU       detail/cpu_engine_device.hpp: kernels of our own on raw pointers; also weights in 8 bits and packed ones
-//   another   detail/tensor_engine_device.hpp: the operators of ATen, on any device that it knows
+//   CPU       detail/cpu_engine_device.hpp: kernels of our own on raw pointers; weights in int8 and packed ones
+//   another   detail/tensor_engine_device.hpp: the operators of ATen, on any device that it knows; weights in int8 and fp8
 //
-// Errors: (usage) [rlalgo.inference.19] what a device other than the CPU cannot do; [.21] a model that it cannot compute so (EngineConfig::invariant).
+// Errors: (usage) [rlalgo.inference.19] what the CPU cannot do (fp8); [.21] a model that it cannot compute so (EngineConfig::invariant).
 #pragma once
 
 #include <cstdint>

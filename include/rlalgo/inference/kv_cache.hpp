@@ -25,7 +25,7 @@
 
 namespace rlalgo::inference {
 
-enum class CacheElement { float32, bfloat16 };
+enum class CacheElement { float32, bfloat16, float8 };  // float8: e4m3, on a device alone
 
 class KvCache {
  public:

@@ -39,7 +39,7 @@ class LocalEngine {
       : engine_(decoder, engine.for_weights(weights)), weights_(weights) {}
 
   [[nodiscard]] const model::DecoderConfig& decoder_config() const noexcept { return engine_.decoder_config(); }
-  [[nodiscard]] bool quantizes() const noexcept { return engine_.config().quantization != Quantization::none; }
+  [[nodiscard]] bool quantizes() const noexcept { return engine_.config().quantizes(); }
 
   std::vector<std::vector<data::Completion>> generate(std::span<const Request> requests, const SamplingConfig& sampling,
                                                       DrawKey key, const GenerateHooks& hooks = {}) {

@@ -14,9 +14,11 @@
 
 #include <rlalgo/cpu/kernels.hpp>
 #include <rlalgo/inference/attention_pieces.hpp>
+#include <rlalgo/inference/detail/quantised_copies.hpp>
 #include <rlalgo/inference/engine_config.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/inference/merged_adapter.hpp>
+#include <rlalgo/inference/quantization.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/weight_names.hpp>
 #include <rlalgo/model/weights.hpp>
@@ -59,13 +61,19 @@ struct MemoryShare {
   return out;
 }
 
-// Of an engine with these weights on their device, for sequences of `longest` tokens at most; copies where the engine merges an adapter.
+// Of copies that an engine on a device makes of these weights: in 8 bits, or with the adapter.
+[[nodiscard]] inline std::size_t copied_bytes(const model::DecoderWeights& weights, const EngineConfig& engine) {
+  if (engine.quantization != Quantization::none) return detail::quantised_bytes(engine.quantization, weights);
+  return engine.merge_adapter ? merged_adapter_bytes(weights) : 0;
+}
+
+// Of an engine with these weights on their device, for sequences of `longest` tokens at most.
 [[nodiscard]] inline MemoryShare memory_share(const model::DecoderConfig& config, const model::DecoderWeights& weights,
                                               const EngineConfig& engine, double fraction, std::int64_t longest) {
   const EngineConfig settings = engine.for_weights(weights);
   MemoryShare out{.fraction = fraction,
                   .weights = weight_bytes(config, weights),
-                  .copies = engine.merge_adapter ? static_cast<double>(merged_adapter_bytes(weights)) : 0.0,
+                  .copies = static_cast<double>(copied_bytes(weights, engine)),
                   .page_bytes = KvCache(config, *settings.cache_element).page_bytes()};
   if (!settings.device->is_cpu()) out.total = static_cast<double>(tensor::device_memory(*settings.device).total);
   std::int64_t width = 0;

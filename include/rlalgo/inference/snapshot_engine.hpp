@@ -38,7 +38,7 @@ class SnapshotEngine {
         stop_(std::move(stop)) {}
 
   [[nodiscard]] const model::DecoderConfig& decoder_config() const noexcept { return engine_.decoder_config(); }
-  [[nodiscard]] bool quantizes() const noexcept { return engine_.config().quantization != Quantization::none; }
+  [[nodiscard]] bool quantizes() const noexcept { return engine_.config().quantizes(); }
 
   std::vector<std::vector<data::Completion>> generate(std::span<const Request> requests, const SamplingConfig& sampling,
                                                       DrawKey key, const GenerateHooks& hooks = {}) {

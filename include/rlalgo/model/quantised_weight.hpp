@@ -46,7 +46,7 @@ class QuantisedWeight {
     std::int64_t group = 256;
   };
 
-  // Of `shape` [rows, columns], as files have it. `scales`: [blocks] float32, or uint8 where nested; [rows] of 8 bits.
+  // Of `shape` [rows, columns], as files have it. `scales`: [blocks] float32, or uint8 where nested; [rows] of 8 bits. Or [rows, b]: w = q·s in b blocks of a row of bytes (int8, e4m3), the last filled up.
   QuantisedWeight(WeightCode code, std::int64_t rows, std::int64_t columns, std::int64_t block, Tensor codes,
                   Tensor scales, Nested nested, at::ScalarType compute);
 

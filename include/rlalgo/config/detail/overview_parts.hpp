@@ -87,12 +87,16 @@ inline void divide(assembly::EstimateConfig& estimates, const RunConfig& config,
   const std::int64_t ranks = std::max(overview.ranks, config.ranks),
                      groups = std::max<std::int64_t>(1, ranks / config.context_parallel_size);
   return assembly::generation_memory(
-      decoder, {.fraction = config.trl.vllm_gpu_memory_utilization.value_or(0.0),
-                .key = "trl.vllm_gpu_memory_utilization",
-                .where = config.place("trl.vllm_gpu_memory_utilization"),
-                .longest = overview.longest + std::max<std::int64_t>(1, overview.completion_length),
-                .completions = (geometry.completions() + groups - 1) / groups,
-                .asynchronous = config.trl.is_asynchronous() || config.trl.serves()});
+      decoder,
+      {.fraction = config.trl.vllm_gpu_memory_utilization.value_or(0.0),
+       .key = "trl.vllm_gpu_memory_utilization",
+       .where = config.place("trl.vllm_gpu_memory_utilization"),
+       .longest = overview.longest + std::max<std::int64_t>(1, overview.completion_length),
+       .completions = (geometry.completions() + groups - 1) / groups,
+       .quantization = inference::quantization_named(config.trl.generation_quantization, "trl.generation_quantization"),
+       .cache_element =
+           inference::cache_element_named(config.trl.generation_kv_cache_dtype, "trl.generation_kv_cache_dtype"),
+       .asynchronous = config.trl.is_asynchronous() || config.trl.serves()});
 }
 
 // What is printed before the first step; true: a dry run ends here.

@@ -42,11 +42,13 @@ inline void validate_correction(const RunConfig& c, Refusals& refusals) {
 // Whether the method can do with completions of quantized weights.
 inline void validate_quantization(const RunConfig& c, Refusals& refusals) {
   if (!c.trl.quantizes() || !(is_strided(c) || recipe_of(c).plain)) return;
-  refusals.add(8, {.what = "trl.generation_quantization does not go with " +
-                           (is_strided(c) ? std::string("ebft.mode: strided") : "rl: " + c.rl) +
-                           ": its loss corrects for no other policy than the one that is trained",
-                   .where = c.place("trl.generation_quantization"),
-                   .remedy = "remove the key"});
+  const std::string key =
+      c.trl.generation_quantization != "none" ? "trl.generation_quantization" : "trl.generation_kv_cache_dtype";
+  refusals.add(
+      8, {.what = key + " does not go with " + (is_strided(c) ? std::string("ebft.mode: strided") : "rl: " + c.rl) +
+                  ": its loss corrects for no other policy than the one that is trained",
+          .where = c.place(key),
+          .remedy = "remove the key"});
 }
 
 // Which methods can be trained on while their completions are made (trainer/streaming.hpp).

@@ -11,6 +11,8 @@
 // Adapters (pass_adapters.hpp) are two more launches for each group of maps that has one: q, k, v; o; gate, up; down. Requests of other
 // weights decode in passes of their own, so a plan has a graph for each of the weights that were last decoded with.
 //
+// Matrices in bytes (quantised_copies.hpp) are multiplied by cuda/product_8bit.cuh, one launch in the place of each product: nine, too.
+//
 // Errors: [rlalgo.inference.20] a graph that could not be launched.
 //
 // Layers that it does not know (fits()) are computed by model/decoder_layer.hpp.
@@ -32,10 +34,12 @@
 #include <ATen/ops/index_select_ops.h>
 
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/inference/detail/byte_product.hpp>
 #include <rlalgo/inference/detail/joined_maps.hpp>
 #include <rlalgo/inference/detail/paged_operations.hpp>
 #include <rlalgo/inference/detail/paged_rows.hpp>
 #include <rlalgo/inference/detail/pass_adapters.hpp>
+#include <rlalgo/inference/detail/quantised_copies.hpp>
 #include <rlalgo/inference/detail/tensor_pages.hpp>
 #include <rlalgo/inference/forward.hpp>
 #include <rlalgo/model/cuda_operations.hpp>
@@ -70,7 +74,7 @@ namespace rlalgo::inference::detail {
     for (const tensor::Tensor* const one : {&w.attention_norm, &w.mlp_norm, &w.q_norm, &w.k_norm}) add(*one);
     for (const model::Linear* const map : {&w.q_proj, &w.k_proj, &w.v_proj, &w.qkv_proj, &w.o_proj, &w.gate_proj,
                                            &w.up_proj, &w.gate_up_proj, &w.down_proj}) {
-      add(map->weight);
+      add(map->quantised ? map->quantised->codes() : map->weight);
       add(map->bias);
     }
   }
@@ -84,33 +88,35 @@ class DecodePass {
   DecodePass(const DecodePass&) = delete;
   DecodePass& operator=(const DecodePass&) = delete;
 
-  // Whether passes with these weights are computed here.
-  [[nodiscard]] bool fits(const model::DecoderWeights& w) const {
-    if (kernels_.table == nullptr || pages_.device().type() != kernels_.device || pages_.type() != at::kBFloat16 ||
+  // Whether passes with these weights are computed here; `bytes`: of each layer, where the maps are copies in bytes.
+  [[nodiscard]] bool fits(const model::DecoderWeights& w, std::span<const LayerBytes> bytes = {}) const {
+    if (kernels_.table == nullptr || pages_.device().type() != kernels_.device || pages_.type() == at::kFloat ||
         w.embedding.scalar_type() != at::kBFloat16 || config_.head_dim % 8 != 0 || config_.head_dim > cuda::heads_width)
       return false;
     for (const cuda::Kernel kernel :
          {cuda::Kernel::rms_norm, cuda::Kernel::rotate, cuda::Kernel::gated, cuda::Kernel::decode_attention})
       if (!cuda::in_use(kernel)) return false;
     for (std::int64_t l = 0; l < config_.layers; ++l)
-      if (!knows(config_.spec(l), w.layers[static_cast<std::size_t>(l)])) return false;
+      if (!knows(config_.spec(l), w.layers[static_cast<std::size_t>(l)],
+                 bytes.empty() ? nullptr : &bytes[static_cast<std::size_t>(l)]))
+        return false;
     return !config_.norm.centred;
   }
 
   // States [rows, H] behind the final norm. `angles`: cosines and sines of each rotation, [positions, half].
-  // `adapters`: of each layer, or none; `places`: places_of() both. `padded`: what a pass has rows, at least as many as are given; 0: the
+  // `bytes`, `adapters`: of each layer, or none; `places`: places_of() all. `padded`: what a pass has rows, at least as many as are given; 0: the
   // bucket of their number.
   [[nodiscard]] tensor::Tensor run(const model::DecoderWeights& w, std::span<const JoinedMaps> joined,
-                                   std::span<const LayerAdapters> adapters, std::uint64_t places,
-                                   std::span<const Row> rows, std::span<const std::array<tensor::Tensor, 2>> angles,
-                                   std::int64_t padded = 0) {
+                                   std::span<const LayerBytes> bytes, std::span<const LayerAdapters> adapters,
+                                   std::uint64_t places, std::span<const Row> rows,
+                                   std::span<const std::array<tensor::Tensor, 2>> angles, std::int64_t padded = 0) {
     const auto count = static_cast<std::int64_t>(rows.size());
     std::int64_t longest = 1;
     for (const Row& row : rows) longest = std::max(longest, pages_of(row));
     const tensor::SideStream::Scope scope(stream_);
     Plan& plan = plan_of(padded > 0 ? padded : bucket(count), std::bit_ceil(static_cast<std::uint64_t>(longest)));
     fill(plan, rows);
-    const Read read{w, joined, adapters, angles};
+    const Read read{w, joined, bytes, adapters, angles};
     make_room(plan, adapters);
     if (!records()) {
       compute(plan, read);
@@ -159,6 +165,7 @@ class DecodePass {
   struct Read {
     const model::DecoderWeights& weights;
     std::span<const JoinedMaps> joined;
+    std::span<const LayerBytes> bytes;
     std::span<const LayerAdapters> adapters;
     std::span<const std::array<tensor::Tensor, 2>> angles;
   };
@@ -178,14 +185,23 @@ class DecodePass {
     return map.weight.defined() && !map.lora.magnitude.defined() && !map.quantised && map.weight.is_contiguous() &&
            map.weight.scalar_type() == at::kBFloat16;
   }
-  [[nodiscard]] bool knows(const model::LayerSpec& spec, const model::LayerWeights& w) const {
-    const bool maps = (spec.fused_qkv ? plain(w.qkv_proj) : plain(w.q_proj) && plain(w.k_proj) && plain(w.v_proj)) &&
-                      (spec.fused_gate_up ? plain(w.gate_up_proj) : plain(w.gate_proj) && plain(w.up_proj)) &&
-                      plain(w.o_proj) && plain(w.down_proj) && !spec.mlp_bias;
-    return maps && w.attention_norm.defined() && w.mlp_norm.defined() && !w.attention_output_norm.defined() &&
-           !w.mlp_output_norm.defined() && !spec.parallel && !spec.sinks && !spec.output_gate &&
-           spec.experts.count == 0 && !spec.delta.present() && spec.residual_scale == 1.0 &&
-           spec.head_norm != model::HeadNorm::all;
+  [[nodiscard]] bool in_bytes(const model::LayerWeights& w, const LayerBytes& bytes) const {
+    for (const model::Linear* const map : {&w.q_proj, &w.k_proj, &w.v_proj, &w.qkv_proj, &w.o_proj, &w.gate_proj,
+                                           &w.up_proj, &w.gate_up_proj, &w.down_proj})
+      if (map->lora.magnitude.defined()) return false;
+    return bytes.complete() && multiplies_bytes(kernels_, *bytes.qkv) && multiplies_bytes(kernels_, *bytes.o) &&
+           multiplies_bytes(kernels_, *bytes.gate_up) && multiplies_bytes(kernels_, *bytes.down);
+  }
+  [[nodiscard]] bool knows(const model::LayerSpec& spec, const model::LayerWeights& w, const LayerBytes* bytes) const {
+    const auto whole = [&] {
+      return (spec.fused_qkv ? plain(w.qkv_proj) : plain(w.q_proj) && plain(w.k_proj) && plain(w.v_proj)) &&
+             (spec.fused_gate_up ? plain(w.gate_up_proj) : plain(w.gate_proj) && plain(w.up_proj)) && plain(w.o_proj) &&
+             plain(w.down_proj);
+    };
+    return (bytes != nullptr ? in_bytes(w, *bytes) : whole()) && !spec.mlp_bias && w.attention_norm.defined() &&
+           w.mlp_norm.defined() && !w.attention_output_norm.defined() && !w.mlp_output_norm.defined() &&
+           !spec.parallel && !spec.sinks && !spec.output_gate && spec.experts.count == 0 && !spec.delta.present() &&
+           spec.residual_scale == 1.0 && spec.head_norm != model::HeadNorm::all;
   }
 
   [[nodiscard]] bool records() const { return kernels_.table->graph_begin != nullptr && !refused_; }
@@ -270,9 +286,11 @@ class DecodePass {
     at::_ops::index_select_out::call(w.embedding, 0, plan.ids, plan.x);
     if (config_.embedding_scale != 1.0) plan.x.mul_(model::embedding_scale(config_, at::kBFloat16));
     static const LayerAdapters none;
+    static const LayerBytes plain_maps;
     for (std::int64_t l = 0; l < config_.layers; ++l) {
       const auto at = static_cast<std::size_t>(l);
-      layer(own, plan, w.layers[at], read.joined[at], read.adapters.empty() ? none : read.adapters[at], l, read.angles);
+      layer(own, plan, w.layers[at], read.joined[at], read.bytes.empty() ? plain_maps : read.bytes[at],
+            read.adapters.empty() ? none : read.adapters[at], l, read.angles);
     }
     norm(own, plan.x, w.final_norm, plan.last);
   }
@@ -291,7 +309,8 @@ class DecodePass {
   }
 
   void layer(const cuda::Kernels& own, Plan& plan, const model::LayerWeights& w, const JoinedMaps& joined,
-             const LayerAdapters& adapters, std::int64_t l, std::span<const std::array<tensor::Tensor, 2>> angles) {
+             const LayerBytes& bytes, const LayerAdapters& adapters, std::int64_t l,
+             std::span<const std::array<tensor::Tensor, 2>> angles) {
     const model::LayerSpec& spec = config_.spec(l);
     const std::int64_t n = config_.heads * config_.head_dim, kv = config_.kv_heads * config_.head_dim,
                        inner = config_.intermediate_size;
@@ -299,7 +318,9 @@ class DecodePass {
     const tensor::Tensor parts[] = {plan.joined.narrow(1, 0, n), plan.joined.narrow(1, n, kv),
                                     plan.joined.narrow(1, n + kv, kv)};
     const model::Linear* const maps[] = {&w.q_proj, &w.k_proj, &w.v_proj};
-    if (joined.qkv.defined())
+    if (bytes.qkv)
+      multiply_bytes(own, plan.normed, *bytes.qkv, plan.joined);
+    else if (joined.qkv.defined())
       multiply(plan.normed, joined.qkv, plan.joined);
     else
       for (std::size_t i = 0; i < 3; ++i) multiply(plan.normed, maps[i]->weight, parts[i]);
@@ -308,10 +329,12 @@ class DecodePass {
       for (std::size_t i = 0; i < 3; ++i)
         if (maps[i]->bias.defined()) parts[i].add_(maps[i]->bias);
     attend(own, plan, w, joined.qkv_bias, l, angles);
-    add(plan.x, plan.attended, w.o_proj);
+    add(own, plan.x, plan.attended, w.o_proj, bytes.o);
     adapt(plan, adapters.o, plan.attended, plan.x);
     norm(own, plan.x, w.mlp_norm, plan.normed);
-    if (joined.gate_up.defined()) {
+    if (bytes.gate_up) {
+      multiply_bytes(own, plan.normed, *bytes.gate_up, plan.gate_up);
+    } else if (joined.gate_up.defined()) {
       multiply(plan.normed, joined.gate_up, plan.gate_up);
     } else {
       multiply(plan.normed, w.gate_proj.weight, plan.gate_up.narrow(1, 0, inner));
@@ -329,13 +352,17 @@ class DecodePass {
                     .activation = model::kernel_activation(spec.activation),
                     .element = cuda::Element::bfloat16},
                    cuda::Kernel::gated, plan.gate_up);
-    add(plan.x, plan.active, w.down_proj);
+    add(own, plan.x, plan.active, w.down_proj, bytes.down);
     adapt(plan, adapters.down, plan.active, plan.x);
   }
 
   // x += y Wᵀ + bias.
-  static void add(const tensor::Tensor& x, const tensor::Tensor& y, const model::Linear& map) {
-    tensor::addmm_(x, y, map.weight.t());
+  static void add(const cuda::Kernels& own, const tensor::Tensor& x, const tensor::Tensor& y, const model::Linear& map,
+                  const Bytes& bytes) {
+    if (bytes)
+      multiply_bytes(own, y, *bytes, x, true);
+    else
+      tensor::addmm_(x, y, map.weight.t());
     if (map.bias.defined()) x.add_(map.bias);
   }
 

@@ -12,6 +12,8 @@
 #include <rlalgo/inference/engine_config.hpp>
 #include <rlalgo/inference/engine_device.hpp>
 #include <rlalgo/inference/engine_device_for.hpp>
+#include <rlalgo/inference/kv_cache.hpp>
+#include <rlalgo/inference/quantization.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/os/thread_pool.hpp>
 
@@ -21,12 +23,18 @@ RLALGO_INLINE std::unique_ptr<EngineDevice> engine_device_for(const model::Decod
                                                               const EngineConfig& engine, os::ThreadPool& pool,
                                                               std::int64_t max_rows) {
   const at::Device device = engine.device.value_or(at::Device(at::kCPU));
-  if (device.is_cpu()) return std::make_unique<detail::CpuEngineDevice>(decoder, engine, pool, max_rows);
-  if (engine.quantization != Quantization::none)
-    core::raise_usage("inference", 19,
-                      {.what = "generation with weights in 8 bits is computed on the CPU alone",
-                       .where = device.str(),
-                       .remedy = "leave the quantization out, or compute on the CPU (device: cpu)"});
+  if (device.is_cpu()) {
+    const auto refuse = [](const char* what, const char* remedy) {
+      core::raise_usage("inference", 19, {.what = what, .where = "the CPU", .remedy = remedy});
+    };
+    if (engine.quantization == Quantization::fp8)
+      refuse("weights in fp8 are generated with on a GPU alone",
+             "int8 is what the CPU multiplies by, or leave the quantization out");
+    if (engine.cache_element == CacheElement::float8)
+      refuse("keys and values in fp8 are kept on a GPU alone",
+             "leave --kv-cache-dtype out: keys and values are bfloat16 where the weights are");
+    return std::make_unique<detail::CpuEngineDevice>(decoder, engine, pool, max_rows);
+  }
   if (engine.invariant)
     for (std::int64_t l = 0; l < decoder.layers; ++l)
       if (decoder.spec(l).experts.count > 0 || decoder.spec(l).delta.present())

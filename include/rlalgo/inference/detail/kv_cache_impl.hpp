@@ -19,6 +19,7 @@ struct ElementSize {
   std::int64_t bytes, padding;  // of a number; d is padded to a multiple of
 };
 inline ElementSize size_of(CacheElement element) {
+  if (element == CacheElement::float8) return {1, cpu::pair_lane};
   return element == CacheElement::bfloat16 ? ElementSize{2, cpu::pair_lane} : ElementSize{4, cpu::lane};
 }
 

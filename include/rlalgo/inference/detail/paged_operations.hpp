@@ -36,7 +36,8 @@ namespace rlalgo::inference::detail {
           .key_offset = 2 * kept * part,
           .value_offset = (2 * kept + 1) * part,
           .position_stride = position,
-          .head_stride = width};
+          .head_stride = width,
+          .float8 = pages.type() == at::kByte};
 }
 [[nodiscard]] inline double score_scale(const model::DecoderConfig& config, const model::LayerSpec& spec) {
   return spec.score_scale != 0.0 ? spec.score_scale : 1.0 / std::sqrt(static_cast<double>(config.head_dim));
@@ -46,7 +47,7 @@ namespace rlalgo::inference::detail {
                                                           const model::LayerSpec& spec, const TensorPages& pages,
                                                           const cuda::Pages& places) {
   cuda::DecodeAttention out;
-  out.arena = static_cast<const std::uint16_t*>(pages.arena().const_data_ptr());
+  out.arena = pages.arena().const_data_ptr();
   out.heads = static_cast<int>(config.heads);
   out.kv_heads = static_cast<int>(config.kv_heads);
   out.head_dim = static_cast<int>(config.head_dim);
@@ -68,7 +69,7 @@ class PagedOperations final : public model::CudaOperations {
   [[nodiscard]] bool attends_by_kernel(at::ScalarType type) const {
     const tensor::OwnKernels& own = kernels();
     return own.table != nullptr && cuda::in_use(cuda::Kernel::decode_attention) && type == at::kBFloat16 &&
-           pages_.type() == at::kBFloat16 && pages_.device().type() == own.device && config_.head_dim % 8 == 0 &&
+           pages_.type() != at::kFloat && pages_.device().type() == own.device && config_.head_dim % 8 == 0 &&
            page_places(config_, pages_, 0).head_stride % 8 == 0;
   }
 
@@ -100,14 +101,15 @@ class PagedOperations final : public model::CudaOperations {
                                      .view({-1, layers, 2, cpu::page_positions, config_.kv_heads, width})
                                      .select(1, kept_layer_)
                                      .narrow(4, 0, config_.head_dim);  // [N, 2, 32, kv, D]
+    const tensor::Tensor alike = places.float8 ? tensor::Tensor() : pages_.arena();
     const cuda::Kernels* const own = config_.head_dim % 8 == 0 && width % 8 == 0
-                                         ? kernels().take(cuda::Kernel::decode_attention, q, k, v, pages_.arena())
+                                         ? kernels().take(cuda::Kernel::decode_attention, q, k, v, alike)
                                          : nullptr;
     if (own != nullptr) {
       write(*own, places, k, v);
     } else {
-      tensor::put(layer.select(1, 0), rows_->page, rows_->place, k);
-      tensor::put(layer.select(1, 1), rows_->page, rows_->place, v);
+      tensor::put(layer.select(1, 0), rows_->page, rows_->place, stored(k, places.float8));
+      tensor::put(layer.select(1, 1), rows_->page, rows_->place, stored(v, places.float8));
     }
     const auto attend_to = [&](const PagedRows::Run& run, const tensor::Tensor& queries) {
       return own != nullptr && run.rows_each == 1 && q.scalar_type() == at::kBFloat16
@@ -126,6 +128,11 @@ class PagedOperations final : public model::CudaOperations {
   }
 
  private:
+  // As pages have it: float8 in bytes, what is beyond the largest at that.
+  [[nodiscard]] static tensor::Tensor stored(const tensor::Tensor& x, bool float8) {
+    return float8 ? x.to(at::kFloat).clamp_(-448.0, 448.0).to(at::ScalarType::Float8_e4m3fn).view(at::kByte) : x;
+  }
+
   void write(const cuda::Kernels& own, const cuda::Pages& places, const tensor::Tensor& k,
              const tensor::Tensor& v) const {
     tensor::launch(own, own.page_write,
@@ -198,8 +205,9 @@ class PagedOperations final : public model::CudaOperations {
     const std::int64_t b = run.sequences, m = run.rows_each, s = run.pages_each * cpu::page_positions,
                        kv = config_.kv_heads, group = config_.heads / kv, d = config_.head_dim;
     const double scale = score_scale(config_, config_.spec(layer_));
-    const tensor::Tensor kept =
-        layer.index_select(0, run.pages).view({b, run.pages_each, 2, cpu::page_positions, kv, d}).to(at::kFloat);
+    tensor::Tensor kept = layer.index_select(0, run.pages);
+    if (pages_.type() == at::kByte) kept = kept.view(at::ScalarType::Float8_e4m3fn);
+    kept = kept.view({b, run.pages_each, 2, cpu::page_positions, kv, d}).to(at::kFloat);
     const tensor::Tensor keys = kept.select(2, 0).reshape({b, s, kv, d}).permute({0, 2, 3, 1});    // [B, kv, D, S]
     const tensor::Tensor values = kept.select(2, 1).reshape({b, s, kv, d}).permute({0, 2, 1, 3});  // [B, kv, S, D]
     const tensor::Tensor queries = q.reshape({b, m, kv, group, d})

@@ -12,12 +12,14 @@
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/inference/detail/joined_maps.hpp>
+#include <rlalgo/inference/detail/quantised_copies.hpp>
 #include <rlalgo/inference/detail/tensor_forward.hpp>
 #include <rlalgo/inference/detail/tensor_pages.hpp>
 #include <rlalgo/inference/engine_config.hpp>
 #include <rlalgo/inference/engine_device.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/inference/merged_adapter.hpp>
+#include <rlalgo/inference/quantization.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/weights.hpp>
 #include <rlalgo/tensor/cuda_kernels.hpp>
@@ -34,12 +36,14 @@ class TensorEngineDevice final : public EngineDevice {
  public:
   TensorEngineDevice(const model::DecoderConfig& decoder, const EngineConfig& engine, at::Device device,
                      std::int64_t max_rows, const tensor::OwnKernels& kernels = tensor::own_kernels())
-      : pages_(device, engine.cache_element == CacheElement::bfloat16 ? at::kBFloat16 : at::kFloat, engine.cache_bytes),
+      : pages_(device, element_type(engine.cache_element), engine.cache_bytes),
         states_(device, at::kFloat),
         cache_(decoder, engine.cache_element.value_or(CacheElement::float32), pages_, states_),
         forward_(decoder, pages_, states_, max_rows, engine.max_slots, kernels,
                  engine.invariant ? invariant_rows(engine.max_slots) : 0),
-        merges_(engine.merge_adapter) {}
+        quantises_(engine.quantization != Quantization::none),
+        merges_(engine.merge_adapter && !quantises_),
+        quantised_(engine.quantization, engine.merge_adapter) {}
 
   [[nodiscard]] KvCache& cache() override { return cache_; }
   [[nodiscard]] Forward& forward() override { return forward_; }
@@ -56,7 +60,14 @@ class TensorEngineDevice final : public EngineDevice {
     auto out = std::make_shared<TensorWeightsView>();
     out->merged = merges_ ? merged(weights, contents) : nullptr;
     out->weights = out->merged != nullptr ? out->merged->weights() : weights;
-    if (forward_.decodes_plainly(out->weights)) {
+    if (quantises_) {
+      QuantisedDecoder made = quantised_.of(weights, contents);
+      out->weights = std::move(made.weights);
+      out->bytes = std::move(made.layers);
+      out->head = std::move(made.head);
+      out->copies = std::move(made.held);
+    }
+    if (forward_.decodes_plainly(out->weights, out->bytes)) {
       bool adapted = false;
       for (const model::LayerWeights& layer : out->weights.layers) {
         out->joined.push_back(joined_maps(layer));
@@ -73,10 +84,16 @@ class TensorEngineDevice final : public EngineDevice {
   void release_memory() override {
     forward_.release_memory();
     merged_ = nullptr;
+    quantised_.release();
     tensor::release_unused_memory(pages_.device());
   }
 
  private:
+  // float8 as bytes, for which a device has every operator.
+  [[nodiscard]] static at::ScalarType element_type(std::optional<CacheElement> element) {
+    return element == CacheElement::float8 ? at::kByte : element == CacheElement::bfloat16 ? at::kBFloat16 : at::kFloat;
+  }
+
   // In the memory of the last ones, unless a view that is still there reads it.
   [[nodiscard]] std::shared_ptr<const MergedAdapter> merged(const model::DecoderWeights& weights,
                                                             std::optional<std::uint64_t> contents) {
@@ -91,7 +108,8 @@ class TensorEngineDevice final : public EngineDevice {
   TensorPages pages_, states_;  // outlive the cache
   KvCache cache_;
   TensorForward forward_;
-  bool merges_;
+  bool quantises_, merges_;
+  QuantisedCopies quantised_;
   std::shared_ptr<MergedAdapter> merged_;
   std::optional<std::uint64_t> merged_contents_;
 };

@@ -37,11 +37,13 @@
 #include <c10/util/Exception.h>
 
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/inference/detail/byte_product.hpp>
 #include <rlalgo/inference/detail/decode_pass.hpp>
 #include <rlalgo/inference/detail/device_draws.hpp>
 #include <rlalgo/inference/detail/joined_maps.hpp>
 #include <rlalgo/inference/detail/paged_operations.hpp>
 #include <rlalgo/inference/detail/paged_rows.hpp>
+#include <rlalgo/inference/detail/quantised_copies.hpp>
 #include <rlalgo/inference/detail/rotary_table.hpp>
 #include <rlalgo/inference/detail/tensor_pages.hpp>
 #include <rlalgo/inference/detail/tensor_states.hpp>
@@ -62,11 +64,14 @@ namespace rlalgo::inference::detail {
 // A decoder's tensors, read where they lie.
 struct TensorWeightsView final : Forward::Weights {
   model::DecoderWeights weights;
-  std::vector<JoinedMaps> joined;               // of each layer, where decode_pass.hpp computes with them; else empty
-  std::vector<LayerAdapters> adapters;          // of each layer, where it does so with adapters; else empty
-  std::uint64_t places = 0;                     // places_of() all of them
-  std::shared_ptr<const void> owner;            // keeps what they share; null = somebody else does
-  std::shared_ptr<const MergedAdapter> merged;  // of which they are; null: they are the decoder's own
+  std::vector<JoinedMaps> joined;       // of each layer, where decode_pass.hpp computes with them; else empty
+  std::vector<LayerAdapters> adapters;  // of each layer, where it does so with adapters; else empty
+  std::vector<LayerBytes> bytes;        // of each layer, where its maps are copies in bytes; else empty
+  Bytes head;                           // where that is a copy
+  std::vector<std::shared_ptr<const ByteMatrix>> copies;  // of which all of these are
+  std::uint64_t places = 0;                               // places_of() all of them
+  std::shared_ptr<const void> owner;                      // keeps what they share; null = somebody else does
+  std::shared_ptr<const MergedAdapter> merged;            // of which they are; null: they are the decoder's own
 };
 
 class TensorForward final : public Forward {
@@ -106,7 +111,10 @@ class TensorForward final : public Forward {
     }
   }
 
-  [[nodiscard]] bool decodes_plainly(const model::DecoderWeights& weights) const { return decode_.fits(weights); }
+  [[nodiscard]] bool decodes_plainly(const model::DecoderWeights& weights,
+                                     std::span<const LayerBytes> bytes = {}) const {
+    return decode_.fits(weights, bytes);
+  }
   void release_memory() { decode_.release(); }
 
   void run(const Weights& weights, std::span<const Row> rows) override {
@@ -117,7 +125,7 @@ class TensorForward final : public Forward {
       if (invariant_ > 0)
         last_ = run_invariant(view, rows);
       else if (!view.joined.empty() && decodes(rows))
-        last_ = decode_.run(view.weights, view.joined, view.adapters, view.places, rows, angles_);
+        last_ = decode_.run(view.weights, view.joined, view.bytes, view.adapters, view.places, rows, angles_);
       else
         last_ = run_layers(view.weights, rows);
     });
@@ -142,6 +150,9 @@ class TensorForward final : public Forward {
   }
 
  private:
+  // Rows of a product by cuda/product_8bit.cuh, which reads codes once for 64 rows; of more, they are made whole for all.
+  static constexpr std::int64_t most_by_bytes = 256;
+
   // f(), where an error of the device or of LibTorch says what it was doing.
   template <class F>
   void said(const std::string& doing, F&& f) {
@@ -171,8 +182,8 @@ class TensorForward final : public Forward {
     for (std::size_t first = 0; first < rows.size(); first += most) {
       const std::span<const Row> some = rows.subspan(first, std::min(most, rows.size() - first));
       parts.push_back(view.joined.empty() ? run_layers(view.weights, some, invariant_)
-                                          : decode_.run(view.weights, view.joined, view.adapters, view.places, some,
-                                                        angles_, invariant_));
+                                          : decode_.run(view.weights, view.joined, view.bytes, view.adapters,
+                                                        view.places, some, angles_, invariant_));
       parts.back() = parts.back().narrow(0, 0, static_cast<std::int64_t>(some.size()));
       if (rows.size() > most) parts.back() = parts.back().clone();  // the next part is computed in the same memory
     }
@@ -212,7 +223,7 @@ class TensorForward final : public Forward {
 
   // [n, V] in float32, on the device.
   [[nodiscard]] tensor::Tensor logits_of(const Weights& weights, std::span<const std::int64_t> rows) {
-    const model::DecoderWeights& w = static_cast<const TensorWeightsView&>(weights).weights;
+    const auto& w = static_cast<const TensorWeightsView&>(weights);
     if (invariant_ > 0) {
       std::vector<tensor::Tensor> parts;
       const auto most = static_cast<std::size_t>(invariant_);
@@ -230,9 +241,17 @@ class TensorForward final : public Forward {
     for (std::size_t i = 0; i < rows.size() && all; ++i) all = rows[i] == static_cast<std::int64_t>(i);
     return head(w, all ? last_ : last_.index_select(0, tensor::on_device(rows, last_.device())));
   }
-  [[nodiscard]] tensor::Tensor head(const model::DecoderWeights& w, const tensor::Tensor& hidden) const {
-    const model::Linear head{w.lm_head.defined() ? w.lm_head : w.embedding, {}, w.lm_head_lora};
-    tensor::Tensor out = model::linear(hidden, head).to(at::kFloat);
+  [[nodiscard]] tensor::Tensor head(const TensorWeightsView& view, const tensor::Tensor& hidden) const {
+    const model::DecoderWeights& w = view.weights;
+    tensor::Tensor out;
+    if (view.head && !w.lm_head_lora.defined() && hidden.size(0) <= most_by_bytes &&
+        multiplies_bytes(kernels_, *view.head)) {
+      out = tensor::empty({hidden.size(0), view.head->rows()}, hidden.options());
+      multiply_bytes(*kernels_.table, hidden.contiguous(), *view.head, out);
+    } else {
+      out = model::linear(hidden, {head_of(w), {}, w.lm_head_lora, view.head});
+    }
+    out = out.to(at::kFloat);
     if (config_.logit_scale != 1.0) out.mul_(config_.logit_scale);
     if (config_.logit_cap > 0.0) out.div_(config_.logit_cap).tanh_().mul_(config_.logit_cap);
     return out;

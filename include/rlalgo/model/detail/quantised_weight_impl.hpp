@@ -279,7 +279,7 @@ void QuantisedWeight::write(std::int64_t row, std::int64_t rows, std::int64_t co
 
 RLALGO_INLINE Tensor QuantisedWeight::part(std::int64_t row, std::int64_t rows, std::int64_t column,
                                            std::int64_t columns, at::ScalarType type) const {
-  if (!codes_.device().is_cpu()) return part_by_operators(row, rows, column, columns, type);
+  if (!codes_.device().is_cpu() || scales_.dim() == 2) return part_by_operators(row, rows, column, columns, type);
   const bool low = type == at::kBFloat16;
   const Tensor out = tensor::empty({rows, columns}, at::TensorOptions().dtype(low ? at::kBFloat16 : at::kFloat));
   const std::int64_t at_once =
@@ -327,6 +327,15 @@ RLALGO_INLINE Tensor QuantisedWeight::flat_by_operators(std::int64_t first, std:
 
 RLALGO_INLINE Tensor QuantisedWeight::part_by_operators(std::int64_t row, std::int64_t rows, std::int64_t column,
                                                         std::int64_t columns, at::ScalarType type) const {
+  if (scales_.dim() == 2)
+    return codes_.narrow(0, row, rows)
+        .to(at::kFloat)
+        .view({rows, -1, block_})
+        .mul_(scales_.narrow(0, row, rows).unsqueeze(2))
+        .view({rows, -1})
+        .narrow(1, column, columns)
+        .to(type)
+        .contiguous();
   if (code_ == WeightCode::int8)
     return codes_.narrow(0, row, rows)
         .narrow(1, column, columns)

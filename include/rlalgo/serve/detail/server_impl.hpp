@@ -335,14 +335,16 @@ inline void share_device(ServerConfig& config, const ServedModel& model, const m
       inference::memory_share(model.decoder->config(), weights, engine, config.memory_fraction, longest);
   if (share.total == 0.0) return;
   const double free = static_cast<double>(tensor::device_memory(*engine.device).free),
-               page = static_cast<double>(share.page_bytes), left = std::min(share.left(), free - share.passes);
+               page = static_cast<double>(share.page_bytes),
+               left = std::min(share.left(), free - share.copies - share.passes);
   const auto megabytes = [](double bytes) { return std::to_string(static_cast<std::int64_t>(bytes / 1e6)) + " MB"; };
+  const std::string copies = share.copies > 0.0 ? ", copies in 8 bits " + megabytes(share.copies) : "";
   if (left < share.page_memory(1))
     core::raise_usage(
         "serve", 32,
         {.what = "there is no memory for keys and values on the device",
          .found = megabytes(share.share()) + " of " + megabytes(share.total) + " for the server, " + megabytes(free) +
-                  " free: weights " + megabytes(share.weights) + ", passes " + megabytes(share.passes),
+                  " free: weights " + megabytes(share.weights) + copies + ", passes " + megabytes(share.passes),
          .expected =
              megabytes(share.page_memory(longest)) + " more, for a request of " + std::to_string(longest) + " tokens",
          .where = engine.device->str(),
@@ -352,7 +354,7 @@ inline void share_device(ServerConfig& config, const ServedModel& model, const m
   engine.cache_bytes = pages * share.page_bytes;
   if (!config.tell) return;
   const std::int64_t tokens = static_cast<std::int64_t>(pages) * cpu::page_positions;
-  config.tell(engine.device->str() + ": " + megabytes(share.total) + ", weights " + megabytes(share.weights) +
+  config.tell(engine.device->str() + ": " + megabytes(share.total) + ", weights " + megabytes(share.weights) + copies +
               ", passes " + megabytes(share.passes) + ", keys and values " +
               megabytes(static_cast<double>(engine.cache_bytes)) + " for " + std::to_string(tokens) + " tokens");
   if (left < share.page_memory(longest))

@@ -1,0 +1,418 @@
+// Generation on the far device with weights, and with keys and values, in 8 bits: by operators and by the project's own kernels.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <rlalgo/config/parse.hpp>
+#include <rlalgo/config/train.hpp>
+#include <rlalgo/cpu/int8_matrix.hpp>
+#include <rlalgo/inference/decoder_engine.hpp>
+#include <rlalgo/inference/detail/quantised_copies.hpp>
+#include <rlalgo/inference/detail/tensor_forward.hpp>
+#include <rlalgo/inference/local_engine.hpp>
+#include <rlalgo/inference/memory_share.hpp>
+#include <rlalgo/inference/snapshot_engine.hpp>
+#include <rlalgo/model/load.hpp>
+#include <rlalgo/model/lora.hpp>
+
+#include <support/catch.hpp>
+#include <support/far_device.hpp>
+#include <support/far_kernels.hpp>
+#include <support/scratch.hpp>
+
+using namespace rlalgo;
+using inference::CacheElement;
+using inference::EngineConfig;
+using inference::Quantization;
+using support::lacks;
+using support::raised_by;
+
+namespace {
+
+const auto golden = std::filesystem::path(rlalgo::support::test_dir) / "golden/model";
+
+std::unique_ptr<model::Decoder> far_decoder(const std::string& family, at::ScalarType dtype = at::kBFloat16) {
+  return model::load_decoder(golden / family, {.dtype = dtype, .device = support::far::device()});
+}
+
+std::vector<inference::Request> requests_of(const model::Decoder& decoder) {
+  std::vector<inference::Request> out;
+  for (const std::int64_t length : {3, 20, 40}) {
+    std::vector<data::TokenId> ids;
+    for (std::int64_t i = 0; i < length; ++i)
+      ids.push_back(static_cast<data::TokenId>((i * 37 + length * 11 + i * i) % decoder.config().vocab_size));
+    out.push_back({.prompt = ids, .count = 2, .first_index = static_cast<std::uint64_t>(length)});
+  }
+  return out;
+}
+
+using Drawn = std::vector<std::vector<data::Completion>>;
+constexpr std::int64_t tokens = 8;
+
+Drawn drawn(const model::Decoder& decoder, EngineConfig engine, std::int64_t length = tokens) {
+  inference::LocalEngine local(decoder.config(), decoder.weights(), engine);
+  return local.generate(requests_of(decoder), {.temperature = 0.9, .max_new_tokens = length}, {.seed = 5});
+}
+
+bool same(const Drawn& a, const Drawn& b) {
+  for (std::size_t r = 0; r < a.size(); ++r)
+    for (std::size_t c = 0; c < a[r].size(); ++c)
+      if (a[r][c].ids != b[r][c].ids || a[r][c].log_probs != b[r][c].log_probs) return false;
+  return true;
+}
+
+struct Distance {
+  double mean = 0.0, most = 0.0;
+};
+
+// Of the log-probs that completions were drawn with from those of other weights, in float32 on the CPU.
+Distance distance(const model::DecoderConfig& config, const model::DecoderWeights& near, const model::Decoder& decoder,
+                  const Drawn& found) {
+  inference::LocalEngine exact(config, near, {.cache_element = CacheElement::float32});
+  const auto asked = requests_of(decoder);
+  Distance out;
+  std::int64_t count = 0;
+  for (std::size_t r = 0; r < found.size(); ++r)
+    for (const data::Completion& one : found[r]) {
+      const std::vector<inference::Request> given = {{.prompt = asked[r].prompt, .given = one.ids}};
+      const auto scored =
+          exact.generate(given, {.temperature = 0.9, .max_new_tokens = 64}, {.seed = 1})[0][0].log_probs;
+      REQUIRE(scored.size() == one.log_probs.size());
+      for (std::size_t t = 0; t < scored.size(); ++t, ++count) {
+        const double apart = std::abs(static_cast<double>(scored[t]) - one.log_probs[t]);
+        out.mean += apart;
+        out.most = std::max(out.most, apart);
+      }
+    }
+  out.mean /= static_cast<double>(count);
+  return out;
+}
+
+// Weights of the CPU in the place of which stand the numbers of their copies.
+model::DecoderWeights as_copied(const model::Decoder& near, Quantization how) {
+  inference::detail::QuantisedCopies copies(how, false);
+  const auto made = copies.of(near.weights(), {});
+  model::DecoderWeights out = made.weights;
+  for (model::LayerWeights& layer : out.layers) {
+    const auto dense = [](model::Linear& map) {
+      if (!map.quantised) return;
+      map.weight = map.quantised->dense(at::kFloat);
+      map.quantised = nullptr;
+    };
+    layer.each_map(dense);
+    dense(layer.qkv_proj);
+    dense(layer.gate_up_proj);
+  }
+  out.lm_head = made.head->dense(at::kFloat);
+  return out;
+}
+
+const inference::detail::TensorWeightsView& view_of(const inference::Forward::WeightsHandle& handle) {
+  return static_cast<const inference::detail::TensorWeightsView&>(*handle);
+}
+
+}  // namespace
+
+TEST_CASE("codes and scales of int8 are the CPU's, those of fp8 the nearest of a row's scale") {
+  const at::Tensor x = at::randn({20, 70}) * 0.3;
+  x[3].zero_();
+  x[4].narrow(0, 32, 32).zero_();
+  for (const Quantization how : {Quantization::int8, Quantization::fp8}) {
+    const auto options = at::TensorOptions().dtype(at::kFloat).device(support::far::device());
+    const auto made = inference::detail::byte_matrix(how, {20}, 70, options);
+    inference::detail::quantise_rows(how, x.to(support::far::device()), made.whole->codes(), made.whole->scales());
+    const at::Tensor codes = made.whole->codes().to(at::kCPU), scales = made.whole->scales().to(at::kCPU),
+                     numbers = made.whole->dense(at::kFloat).to(at::kCPU);
+    CHECK(codes.size(1) == 96);
+    if (how == Quantization::int8) {
+      const cpu::Int8Layout layout(70);
+      std::vector<std::byte> packed(static_cast<std::size_t>(cpu::blocks_of(20) * layout.block_bytes()));
+      cpu::pack_int8(x.const_data_ptr<float>(), 20, 70, 0, cpu::blocks_of(20), packed.data());
+      for (std::int64_t r = 0; r < 20; ++r)
+        for (std::int64_t g = 0; g < 3; ++g) {
+          const std::byte* const at = packed.data() + r / 16 * layout.block_bytes() + g * cpu::Int8Layout::group_bytes;
+          float scale = 0.0F;
+          std::memcpy(&scale, at + cpu::Int8Layout::scales_at + r % 16 * 4, 4);
+          CHECK(scales[r][g].item<float>() == scale);
+          for (std::int64_t j = 0; j < 32; ++j)
+            CHECK(codes[r][32 * g + j].item<std::int8_t>() ==
+                  std::to_integer<int>(at[(j / 4 * 16 + r % 16) * 4 + j % 4]) - 128);
+        }
+      CHECK(made.whole->bytes() == 20 * (96 + 3 * 4));
+      CHECK((numbers - x).abs().max().item<double>() <= scales.max().item<double>() / 2 * 1.0001);
+    } else {
+      CHECK(scales.sizes() == at::IntArrayRef({20, 1}));
+      CHECK((scales.squeeze(1) - x.abs().amax(1) / 448).abs().max().item<double>() < 1e-9);
+      CHECK(((numbers - x).abs() - x.abs() / 16 - scales * 0x1p-10).max().item<double>() < 1e-7);
+      CHECK(numbers.abs().amax(1).allclose(x.abs().amax(1)));
+    }
+    // What is not finite is no number in any of its group, or row.
+    at::Tensor bad = x.clone();
+    bad[0][1] = INFINITY;
+    bad[1][69] = NAN;
+    inference::detail::quantise_rows(how, bad.to(support::far::device()), made.whole->codes(), made.whole->scales());
+    const at::Tensor found = made.whole->dense(at::kFloat).to(at::kCPU).isnan().sum(1);
+    CHECK(found[0].item<std::int64_t>() == (how == Quantization::int8 ? 32 : 70));
+    CHECK(found[1].item<std::int64_t>() == (how == Quantization::int8 ? 6 : 70));
+    CHECK(found[2].item<std::int64_t>() == 0);
+  }
+}
+
+TEST_CASE("a device draws from the numbers that its copies in 8 bits stand for, in every family") {
+  for (const std::string family : {"llama", "qwen2", "phi3", "gemma3", "qwen3_moe", "qwen3_5"})
+    for (const Quantization how : {Quantization::int8, Quantization::fp8}) {
+      INFO(family << (how == Quantization::int8 ? " int8" : " fp8"));
+      const auto near = model::load_decoder(golden / family);
+      const auto far = far_decoder(family, at::kFloat);
+      const Drawn found = drawn(*far, {.quantization = how});
+      CHECK(distance(near->config(), as_copied(*near, how), *far, found).most < 2e-4);
+      // Of other numbers than the model's own.
+      CHECK(distance(near->config(), near->weights(), *far, found).most > 2e-4);
+    }
+}
+
+TEST_CASE(
+    "a pass over weights in 8 bits has nine launches a layer, and its log-probs are those of the copies to bfloat16") {
+  for (const std::string family : {"qwen2", "phi3"})
+    for (const Quantization how : {Quantization::int8, Quantization::fp8}) {
+      INFO(family << (how == Quantization::int8 ? " int8" : " fp8"));
+      const auto near = model::load_decoder(golden / family);
+      const auto far = far_decoder(family);
+      const auto plain = distance(near->config(), near->weights(), *far, drawn(*far, {}));
+      const auto by_operators =
+          distance(near->config(), as_copied(*near, how), *far, drawn(*far, {.quantization = how}));
+      CHECK(by_operators.mean < 2 * plain.mean + 0.01);
+      const support::far::WithKernels kernels;
+      inference::LocalEngine engine(far->config(), far->weights(), {.quantization = how});
+      const auto draw = [&](std::int64_t length) {
+        const auto before = support::far::counts();
+        const auto out =
+            engine.generate(requests_of(*far), {.temperature = 0.9, .max_new_tokens = length}, {.seed = 5});
+        return std::pair(out, support::far::counts().since(before));
+      };
+      (void)draw(12);
+      const auto few = draw(6).second;
+      const auto [found, more] = draw(12);
+      CHECK(more.replays - few.replays == 6);
+      CHECK(more.nodes - few.nodes == 6 * (2 + 9 * far->config().layers));
+      // The head, and the draws; its numbers in float32 are an operator.
+      CHECK(more.kernels - few.kernels == 6 * 2);
+      CHECK(distance(near->config(), as_copied(*near, how), *far, found).mean < 2 * plain.mean + 0.01);
+    }
+}
+
+TEST_CASE("weights that change in place are copied anew into the memory that a recorded pass reads") {
+  const support::far::WithKernels kernels;
+  const auto far = far_decoder("qwen2");
+  const EngineConfig config{.quantization = Quantization::int8};
+  inference::LocalEngine engine(far->config(), far->weights(), config);
+  const auto draw = [&] {
+    return engine.generate(requests_of(*far), {.temperature = 0.9, .max_new_tokens = tokens}, {.seed = 5});
+  };
+  for (int i = 0; i < 3; ++i) (void)draw();
+  const Drawn first = draw();
+  CHECK(same(first, drawn(*far, config)));
+  const std::size_t held = support::far::held_bytes();
+  for (const auto& p : far->parameters()) p.value.detach().mul_(1.25);
+  const auto before = support::far::counts();
+  const Drawn second = draw();
+  CHECK(support::far::counts().since(before).replays >= tokens - 1);
+  CHECK(support::far::held_bytes() == held);
+  CHECK_FALSE(same(first, second));
+  CHECK(same(second, drawn(*far, config)));
+  const std::size_t copies = inference::detail::quantised_bytes(Quantization::int8, far->weights());
+  engine.release_memory();
+  CHECK(support::far::held_bytes() + copies <= held);
+  CHECK(same(second, draw()));
+}
+
+TEST_CASE("an adapter is multiplied into the copies, one map at a time, or stays apart beside them") {
+  const auto lora = [](model::Decoder& decoder, double value) {
+    model::attach_lora(decoder, {.r = 4, .alpha = 8, .target_modules = {"q_proj", "v_proj", "up_proj", "down_proj"}},
+                       7);
+    for (const auto& p : decoder.parameters())
+      if (p.name.find("lora_B") != std::string::npos) p.value.detach().fill_(value);
+  };
+  const auto near = model::load_decoder(golden / "qwen2");
+  const auto far = far_decoder("qwen2", at::kFloat);
+  lora(*near, 0.02);
+  lora(*far, 0.02);
+  for (const Quantization how : {Quantization::int8, Quantization::fp8})
+    for (const bool merges : {true, false}) {
+      INFO(merges);
+      const Drawn found = drawn(*far, {.quantization = how, .merge_adapter = merges});
+      // Apart they add to the copies of the base; multiplied in they are part of what is rounded.
+      const auto exact = merges ? 0.0 : distance(near->config(), as_copied(*near, how), *far, found).most;
+      CHECK(exact < 2e-4);
+      CHECK(distance(near->config(), near->weights(), *far, found).mean < (how == Quantization::int8 ? 0.03 : 0.15));
+    }
+  // Another adapter, in place: the copies follow.
+  inference::LocalEngine engine(far->config(), far->weights(),
+                                {.quantization = Quantization::int8, .merge_adapter = true});
+  const auto draw = [&] {
+    return engine.generate(requests_of(*far), {.temperature = 0.9, .max_new_tokens = tokens}, {.seed = 5});
+  };
+  const Drawn first = draw();
+  for (const auto& p : far->parameters())
+    if (p.name.find("lora_B") != std::string::npos) p.value.detach().neg_();
+  const Drawn second = draw();
+  CHECK_FALSE(same(first, second));
+  CHECK(same(second, drawn(*far, {.quantization = Quantization::int8, .merge_adapter = true})));
+}
+
+TEST_CASE("adapters over one base share its copies while somebody has them, on a device, too") {
+  const support::far::WithKernels kernels;
+  const auto far = far_decoder("qwen2");
+  const auto base = model::load_decoder(golden / "qwen2", {.dtype = at::kBFloat16, .device = support::far::device()});
+  inference::DecoderEngine engine(base->config(),
+                                  EngineConfig{.quantization = Quantization::int8}.for_weights(base->weights()));
+  auto plain = engine.view(base->weights());
+  model::DecoderWeights adapted = base->weights();
+  model::Linear& map = adapted.layers[0].q_proj;
+  map.lora.a = (at::randn({4, map.weight.size(1)}) * 0.2).to(support::far::device());
+  map.lora.b = (at::randn({map.weight.size(0), 4}) * 0.2).to(support::far::device());
+  map.lora.scale = 0.5;
+  adapted.layers[1].down_proj.weight = adapted.layers[1].down_proj.weight.clone();
+  const auto other = engine.view(adapted);
+  const auto at = [](const auto& view, std::size_t layer) {
+    return view_of(view).weights.layers[layer].down_proj.quantised;
+  };
+  CHECK(at(plain, 0) == at(other, 0));
+  CHECK(at(plain, 1) != at(other, 1));
+  CHECK(view_of(plain).head == view_of(other).head);
+  CHECK(view_of(plain).bytes[0].qkv == view_of(other).bytes[0].qkv);
+  CHECK(view_of(other).adapters.size() == adapted.layers.size());
+  const auto draw = [&](const inference::Forward::WeightsHandle& weights) {
+    return engine.generate(requests_of(*base), {.temperature = 0.9, .max_new_tokens = tokens}, {.seed = 5}, {},
+                           weights);
+  };
+  CHECK_FALSE(same(draw(plain), draw(other)));
+}
+
+TEST_CASE("snapshots in 8 bits keep one copy, of the version that is drawn with") {
+  const auto far = far_decoder("qwen2", at::kFloat);
+  const auto snapshots = std::make_shared<inference::WeightSnapshots>(far->config(), far->weights());
+  inference::SnapshotEngine engine(snapshots, {.quantization = Quantization::int8});
+  CHECK(engine.quantizes());
+  std::size_t held = 0;
+  for (std::int64_t version = 0; version < 4; ++version) {
+    for (const auto& p : far->parameters()) p.value.detach().mul_(0.95);
+    snapshots->publish(version);
+    const Drawn expected = drawn(*far, {.quantization = Quantization::int8});
+    for (const auto& p : far->parameters()) p.value.detach().mul_(0.98);  // not published
+    for (int call = 0; call < 2; ++call)
+      CHECK(same(engine.generate(requests_of(*far), {.temperature = 0.9, .max_new_tokens = tokens}, {.seed = 5}),
+                 expected));
+    if (version == 1) held = support::far::held_bytes();
+  }
+  CHECK(support::far::held_bytes() <= held);
+}
+
+TEST_CASE("keys and values in fp8 take half of bfloat16's memory, and are near it by operators and by kernels") {
+  for (const std::string family : {"qwen2", "gemma3", "qwen2_window"}) {
+    INFO(family);
+    const auto near = model::load_decoder(golden / family);
+    const auto far = far_decoder(family);
+    const EngineConfig eight{.cache_element = CacheElement::float8};
+    CHECK(eight.quantizes());
+    CHECK(2 * inference::KvCache(far->config(), CacheElement::float8).page_bytes() ==
+          inference::KvCache(far->config(), CacheElement::bfloat16).page_bytes());
+    const auto plain = distance(near->config(), near->weights(), *far, drawn(*far, {}));
+    const Drawn operators = drawn(*far, eight);
+    const auto by_operators = distance(near->config(), near->weights(), *far, operators);
+    CHECK(by_operators.mean < 3 * plain.mean + 0.1);
+    CHECK_FALSE(same(operators, drawn(*far, {})));
+    const support::far::WithKernels kernels;
+    inference::LocalEngine engine(far->config(), far->weights(), eight);
+    const auto before = support::far::counts();
+    const Drawn found = engine.generate(requests_of(*far), {.temperature = 0.9, .max_new_tokens = tokens}, {.seed = 5});
+    if (family == "qwen2") CHECK(support::far::counts().since(before).replays >= 4);
+    CHECK(distance(near->config(), near->weights(), *far, found).mean < 3 * plain.mean + 0.1);
+  }
+}
+
+TEST_CASE("pages in fp8 have the same numbers whoever writes and reads them") {
+  // In float32 by operators: keys and values rounded where they are written are all that differs from float32 pages.
+  const auto far = far_decoder("qwen2", at::kFloat);
+  const Drawn found = drawn(*far, {.max_slots = 6, .cache_element = CacheElement::float8});
+  for (const EngineConfig& engine :
+       {EngineConfig{.max_slots = 1, .cache_element = CacheElement::float8},
+        EngineConfig{.max_slots = 2, .prefill_rows = 7, .cache_element = CacheElement::float8}}) {
+    const Drawn other = drawn(*far, engine);
+    for (std::size_t r = 0; r < found.size(); ++r)
+      for (std::size_t c = 0; c < found[r].size(); ++c) {
+        CHECK(found[r][c].ids == other[r][c].ids);
+        for (std::size_t t = 0; t < found[r][c].log_probs.size(); ++t)
+          CHECK(std::abs(found[r][c].log_probs[t] - other[r][c].log_probs[t]) < 2e-2);
+      }
+  }
+}
+
+TEST_CASE("all in 8 bits is as sure of its bits as the rest where numbers depend on nothing else") {
+  const support::far::WithKernels kernels;
+  const auto far = far_decoder("qwen2");
+  for (const EngineConfig& config :
+       {EngineConfig{.cache_element = CacheElement::float8, .quantization = Quantization::int8, .invariant = true},
+        EngineConfig{.quantization = Quantization::fp8, .invariant = true}}) {
+    const Drawn all = drawn(*far, config, 3);
+    inference::LocalEngine engine(far->config(), far->weights(), config);
+    const auto asked = requests_of(*far);
+    for (std::size_t r = 0; r < asked.size(); ++r) {
+      const auto alone =
+          engine.generate(std::span(&asked[r], 1), {.temperature = 0.9, .max_new_tokens = 3}, {.seed = 5});
+      for (std::size_t c = 0; c < alone[0].size(); ++c) {
+        CHECK(alone[0][c].ids == all[r][c].ids);
+        CHECK(alone[0][c].log_probs == all[r][c].log_probs);
+      }
+    }
+  }
+}
+
+TEST_CASE("the memory of copies is in the share of generation") {
+  const auto far = far_decoder("qwen2");
+  for (const Quantization how : {Quantization::int8, Quantization::fp8}) {
+    const auto share =
+        inference::memory_share(far->config(), far->weights(), {.quantization = how, .merge_adapter = true}, 0.5, 40);
+    const std::size_t before = support::far::held_bytes();
+    inference::DecoderEngine engine(far->config(), EngineConfig{.quantization = how}.for_weights(far->weights()));
+    const auto view = engine.view(far->weights());
+    const double held = static_cast<double>(support::far::held_bytes() - before);
+    double parts = 0.0;
+    for (const auto& one : view_of(view).copies) parts += static_cast<double>(one->whole->bytes());
+    CHECK(share.copies == parts);
+    CHECK(held >= share.copies);
+  }
+  const auto of = [&](CacheElement element) {
+    return inference::memory_share(far->config(), far->weights(), {.cache_element = element}, 0.5, 40).page_bytes;
+  };
+  CHECK(2 * of(CacheElement::float8) == of(CacheElement::bfloat16));
+}
+
+TEST_CASE("a base in 4 bits stays as it is beside a head in 8") {
+  const auto quantised = std::filesystem::path(rlalgo::support::test_dir) / "golden/quantised/llama_nf4";
+  const auto far = model::load_decoder(quantised, {.device = support::far::device()});
+  inference::DecoderEngine engine(far->config(),
+                                  EngineConfig{.quantization = Quantization::fp8}.for_weights(far->weights()));
+  const auto view = engine.view(far->weights());
+  CHECK(view_of(view).weights.layers[0].q_proj.quantised == far->weights().layers[0].q_proj.quantised);
+  CHECK(view_of(view).copies.size() == 1);
+  CHECK(drawn(*far, {.quantization = Quantization::fp8})[0][0].ids.size() == tokens);
+}
+
+TEST_CASE("the CPU refuses fp8 by name") {
+  const auto near = model::load_decoder(golden / "qwen2");
+  CHECK(lacks(raised_by([&] {
+                inference::LocalEngine(near->config(), near->weights(), {.quantization = Quantization::fp8});
+              }),
+              {"inference.19", "fp8", "int8"}) == "");
+  CHECK(lacks(raised_by([&] {
+                inference::LocalEngine(near->config(), near->weights(), {.cache_element = CacheElement::float8});
+              }),
+              {"inference.19", "keys and values", "--kv-cache-dtype"}) == "");
+}
