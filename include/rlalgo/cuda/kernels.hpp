@@ -299,11 +299,11 @@ static_assert(sizeof(AdamW8bit) <= 4096, "what a launch can be given");
 // (e4m3). Rows of codes are whole groups, zeros behind the last column. A row of y has the same bits whichever rows are multiplied with it.
 enum class Code8bit { int8, e4m3 };
 struct Product8bit {
-  const void* x = nullptr;                        // [rows, inner], 16-byte aligned
-  const std::uint8_t* codes = nullptr;            // [columns, 32·product_8bit_groups(inner)], 8-byte aligned
-  const float* scales = nullptr;                  // [columns, groups] of int8, [columns] of e4m3
-  void* y = nullptr;                              // [rows, columns]
-  std::int64_t rows = 0, inner = 0, columns = 0;  // inner a multiple of 8
+  const void* x = nullptr;              // [rows, inner]
+  const std::uint8_t* codes = nullptr;  // [columns, 32·product_8bit_groups(inner)], 8-byte aligned
+  const float* scales = nullptr;        // [columns, groups] of int8, [columns] of e4m3
+  void* y = nullptr;                    // [rows, columns]
+  std::int64_t rows = 0, inner = 0, columns = 0;
   bool add = false;
   Code8bit code = Code8bit::int8;
 };

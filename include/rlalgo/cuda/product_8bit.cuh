@@ -57,7 +57,7 @@ struct Product8bitShared {
 
 // Tiles: of 8 rows of x; `sixteens`: x is read sixteen bytes at a time.
 template <Code8bit Code, int Tiles>
-__global__ void __launch_bounds__(32 * product_8bit_warps) product_8bit_kernel(Product8bit a, bool sixteens) {
+__global__ void __launch_bounds__(32 * product_8bit_warps, 1) product_8bit_kernel(Product8bit a, bool sixteens) {
   RLALGO_CUDA_SHARED(Product8bitShared<Tiles>, shared);
   constexpr bool grouped = Code == Code8bit::int8;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4,

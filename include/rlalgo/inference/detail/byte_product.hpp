@@ -14,7 +14,7 @@ namespace rlalgo::inference::detail {
 // Whether the kernel multiplies x in bfloat16 by such a matrix.
 [[nodiscard]] inline bool multiplies_bytes(const tensor::OwnKernels& kernels, const model::QuantisedWeight& w) {
   return kernels.table != nullptr && cuda::in_use(cuda::Kernel::product_8bit) && w.compute() == at::kBFloat16 &&
-         w.scales().dim() == 2 && w.columns() % 8 == 0 && w.codes().device().type() == kernels.device;
+         w.scales().dim() == 2 && w.codes().device().type() == kernels.device;
 }
 
 // out ← x Ŵᵀ, or out + x Ŵᵀ; x [rows, columns of Ŵ], out [rows, rows of Ŵ], both contiguous.
