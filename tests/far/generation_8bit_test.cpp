@@ -3,18 +3,14 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include <rlalgo/cpu/int8_matrix.hpp>
 #include <rlalgo/inference/decoder_engine.hpp>
-#include <rlalgo/inference/detail/quantised_copies.hpp>
-#include <rlalgo/inference/detail/tensor_forward.hpp>
 #include <rlalgo/inference/local_engine.hpp>
-#include <rlalgo/inference/memory_share.hpp>
+#include <rlalgo/inference/quantised_copies.hpp>
 #include <rlalgo/inference/snapshot_engine.hpp>
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/model/lora.hpp>
@@ -94,7 +90,7 @@ Distance distance(const model::DecoderConfig& config, const model::DecoderWeight
 
 // Weights of the CPU in the place of which stand the numbers of their copies.
 model::DecoderWeights as_copied(const model::Decoder& near, Quantization how, bool merges = false) {
-  inference::detail::QuantisedCopies copies(how, merges);
+  inference::QuantisedCopies copies(how, merges);
   const auto made = copies.of(near.weights(), {});
   model::DecoderWeights out = made.weights;
   for (model::LayerWeights& layer : out.layers) {
@@ -111,56 +107,7 @@ model::DecoderWeights as_copied(const model::Decoder& near, Quantization how, bo
   return out;
 }
 
-const inference::detail::TensorWeightsView& view_of(const inference::Forward::WeightsHandle& handle) {
-  return static_cast<const inference::detail::TensorWeightsView&>(*handle);
-}
-
 }  // namespace
-
-TEST_CASE("codes and scales of int8 are the CPU's, those of fp8 the nearest of a row's scale") {
-  const at::Tensor x = at::randn({20, 70}) * 0.3;
-  x[3].zero_();
-  x[4].narrow(0, 32, 32).zero_();
-  for (const Quantization how : {Quantization::int8, Quantization::fp8}) {
-    const auto options = at::TensorOptions().dtype(at::kFloat).device(support::far::device());
-    const auto made = inference::detail::byte_matrix(how, {20}, 70, options);
-    inference::detail::quantise_rows(how, x.to(support::far::device()), made.whole->codes(), made.whole->scales());
-    const at::Tensor codes = made.whole->codes().to(at::kCPU), scales = made.whole->scales().to(at::kCPU),
-                     numbers = made.whole->dense(at::kFloat).to(at::kCPU);
-    CHECK(codes.size(1) == 96);
-    if (how == Quantization::int8) {
-      const cpu::Int8Layout layout(70);
-      std::vector<std::byte> packed(static_cast<std::size_t>(cpu::blocks_of(20) * layout.block_bytes()));
-      cpu::pack_int8(x.const_data_ptr<float>(), 20, 70, 0, cpu::blocks_of(20), packed.data());
-      for (std::int64_t r = 0; r < 20; ++r)
-        for (std::int64_t g = 0; g < 3; ++g) {
-          const std::byte* const at = packed.data() + r / 16 * layout.block_bytes() + g * cpu::Int8Layout::group_bytes;
-          float scale = 0.0F;
-          std::memcpy(&scale, at + cpu::Int8Layout::scales_at + r % 16 * 4, 4);
-          CHECK(scales[r][g].item<float>() == scale);
-          for (std::int64_t j = 0; j < 32; ++j)
-            CHECK(codes[r][32 * g + j].item<std::int8_t>() ==
-                  std::to_integer<int>(at[(j / 4 * 16 + r % 16) * 4 + j % 4]) - 128);
-        }
-      CHECK(made.whole->bytes() == 20 * (96 + 3 * 4));
-      CHECK((numbers - x).abs().max().item<double>() <= scales.max().item<double>() / 2 * 1.0001);
-    } else {
-      CHECK(scales.sizes() == at::IntArrayRef({20, 1}));
-      CHECK((scales.squeeze(1) - x.abs().amax(1) / 448).abs().max().item<double>() < 1e-9);
-      CHECK(((numbers - x).abs() - x.abs() / 16 - scales * 0x1p-10).max().item<double>() < 1e-7);
-      CHECK(numbers.abs().amax(1).allclose(x.abs().amax(1)));
-    }
-    // What is not finite is no number in any of its group, or row.
-    at::Tensor bad = x.clone();
-    bad[0][1] = INFINITY;
-    bad[1][69] = NAN;
-    inference::detail::quantise_rows(how, bad.to(support::far::device()), made.whole->codes(), made.whole->scales());
-    const at::Tensor found = made.whole->dense(at::kFloat).to(at::kCPU).isnan().sum(1);
-    CHECK(found[0].item<std::int64_t>() == (how == Quantization::int8 ? 32 : 70));
-    CHECK(found[1].item<std::int64_t>() == (how == Quantization::int8 ? 6 : 70));
-    CHECK(found[2].item<std::int64_t>() == 0);
-  }
-}
 
 TEST_CASE("a device draws from the numbers that its copies in 8 bits stand for, in every family") {
   for (const std::string family : {"llama", "gemma3", "qwen3_moe", "qwen3_5"})
@@ -222,7 +169,7 @@ TEST_CASE("weights that change in place are copied anew into the memory that a r
   CHECK(support::far::held_bytes() == held);
   CHECK_FALSE(same(first, second));
   CHECK(same(second, drawn(*far, config)));
-  const std::size_t copies = inference::detail::quantised_bytes(Quantization::int8, far->weights());
+  const std::size_t copies = inference::quantised_bytes(Quantization::int8, far->weights());
   engine.release_memory();
   CHECK(support::far::held_bytes() + copies <= held);
   CHECK(same(second, draw()));
@@ -258,35 +205,6 @@ TEST_CASE("an adapter is multiplied into the copies, one map at a time, or stays
   const Drawn second = draw();
   CHECK_FALSE(same(first, second));
   CHECK(same(second, drawn(*far, {.quantization = Quantization::int8, .merge_adapter = true})));
-}
-
-TEST_CASE("adapters over one base share its copies while somebody has them, on a device, too") {
-  const support::far::WithKernels kernels;
-  const auto far = far_decoder("qwen2");
-  const auto base = model::load_decoder(golden / "qwen2", {.dtype = at::kBFloat16, .device = support::far::device()});
-  inference::DecoderEngine engine(base->config(),
-                                  EngineConfig{.quantization = Quantization::int8}.for_weights(base->weights()));
-  auto plain = engine.view(base->weights());
-  model::DecoderWeights adapted = base->weights();
-  model::Linear& map = adapted.layers[0].q_proj;
-  map.lora.a = (at::randn({4, map.weight.size(1)}) * 0.2).to(support::far::device());
-  map.lora.b = (at::randn({map.weight.size(0), 4}) * 0.2).to(support::far::device());
-  map.lora.scale = 0.5;
-  adapted.layers[1].down_proj.weight = adapted.layers[1].down_proj.weight.clone();
-  const auto other = engine.view(adapted);
-  const auto at = [](const auto& view, std::size_t layer) {
-    return view_of(view).weights.layers[layer].down_proj.quantised;
-  };
-  CHECK(at(plain, 0) == at(other, 0));
-  CHECK(at(plain, 1) != at(other, 1));
-  CHECK(view_of(plain).head == view_of(other).head);
-  CHECK(view_of(plain).bytes[0].qkv == view_of(other).bytes[0].qkv);
-  CHECK(view_of(other).adapters.size() == adapted.layers.size());
-  const auto draw = [&](const inference::Forward::WeightsHandle& weights) {
-    return engine.generate(requests_of(*base), {.temperature = 0.9, .max_new_tokens = tokens}, {.seed = 5}, {},
-                           weights);
-  };
-  CHECK_FALSE(same(draw(plain), draw(other)));
 }
 
 TEST_CASE("snapshots in 8 bits keep one copy, of the version that is drawn with") {
@@ -331,7 +249,7 @@ TEST_CASE("keys and values in fp8 take half of bfloat16's memory, and are near i
   }
 }
 
-TEST_CASE("pages in fp8 have the same numbers whoever writes and reads them") {
+TEST_CASE("pages in fp8 have the same numbers however rows of a pass are divided") {
   // In float32 by operators: keys and values rounded where they are written are all that differs from float32 pages.
   const auto far = far_decoder("qwen2", at::kFloat);
   const Drawn found = drawn(*far, {.max_slots = 6, .cache_element = CacheElement::float8});
@@ -366,37 +284,6 @@ TEST_CASE("all in 8 bits is as sure of its bits as the rest where numbers depend
       }
     }
   }
-}
-
-TEST_CASE("the memory of copies is in the share of generation") {
-  const auto far = far_decoder("qwen2");
-  for (const Quantization how : {Quantization::int8, Quantization::fp8}) {
-    const auto share =
-        inference::memory_share(far->config(), far->weights(), {.quantization = how, .merge_adapter = true}, 0.5, 40);
-    const std::size_t before = support::far::held_bytes();
-    inference::DecoderEngine engine(far->config(), EngineConfig{.quantization = how}.for_weights(far->weights()));
-    const auto view = engine.view(far->weights());
-    const double held = static_cast<double>(support::far::held_bytes() - before);
-    double parts = 0.0;
-    for (const auto& one : view_of(view).copies) parts += static_cast<double>(one->whole->bytes());
-    CHECK(share.copies == parts);
-    CHECK(held >= share.copies);
-  }
-  const auto of = [&](CacheElement element) {
-    return inference::memory_share(far->config(), far->weights(), {.cache_element = element}, 0.5, 40).page_bytes;
-  };
-  CHECK(2 * of(CacheElement::float8) == of(CacheElement::bfloat16));
-}
-
-TEST_CASE("a base in 4 bits stays as it is beside a head in 8") {
-  const auto quantised = std::filesystem::path(rlalgo::support::test_dir) / "golden/quantised/llama_nf4";
-  const auto far = model::load_decoder(quantised, {.device = support::far::device()});
-  inference::DecoderEngine engine(far->config(),
-                                  EngineConfig{.quantization = Quantization::fp8}.for_weights(far->weights()));
-  const auto view = engine.view(far->weights());
-  CHECK(view_of(view).weights.layers[0].q_proj.quantised == far->weights().layers[0].q_proj.quantised);
-  CHECK(view_of(view).copies.size() == 1);
-  CHECK(drawn(*far, {.quantization = Quantization::fp8})[0][0].ids.size() == tokens);
 }
 
 TEST_CASE("the CPU refuses fp8 by name") {

@@ -14,10 +14,10 @@
 
 #include <rlalgo/cpu/kernels.hpp>
 #include <rlalgo/inference/attention_pieces.hpp>
-#include <rlalgo/inference/detail/quantised_copies.hpp>
 #include <rlalgo/inference/engine_config.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/inference/merged_adapter.hpp>
+#include <rlalgo/inference/quantised_copies.hpp>
 #include <rlalgo/inference/quantization.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/weight_names.hpp>
@@ -63,7 +63,7 @@ struct MemoryShare {
 
 // Of copies that an engine on a device makes of these weights: in 8 bits, or with the adapter.
 [[nodiscard]] inline std::size_t copied_bytes(const model::DecoderWeights& weights, const EngineConfig& engine) {
-  if (engine.quantization != Quantization::none) return detail::quantised_bytes(engine.quantization, weights);
+  if (engine.quantization != Quantization::none) return quantised_bytes(engine.quantization, weights);
   return engine.merge_adapter ? merged_adapter_bytes(weights) : 0;
 }
 

@@ -15,7 +15,7 @@
 // The embedding, norms, biases and adapters stay as they are, and so do maps that a base has in 4 or 8 bits. The policy that draws is another one
 // than the one that is trained, by more than rounding to bfloat16 makes it: log-probs that the engine reports are those of its own, and a trainer
 // corrects for the difference (loss/sampling_correction.hpp). On the CPU sums of a row do not depend on the other rows of a batch, and are the same on
-// every CPU; detail/quantised_copies.hpp has the device's.
+// every CPU; quantised_copies.hpp has the device's.
 //
 // Errors: [rlalgo.inference.18] no quantization has that name.
 #pragma once

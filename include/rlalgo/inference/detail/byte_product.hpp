@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include <rlalgo/cuda/kernels.hpp>
-#include <rlalgo/inference/detail/quantised_copies.hpp>
+#include <rlalgo/inference/quantised_copies.hpp>
 #include <rlalgo/model/quantised_weight.hpp>
 #include <rlalgo/tensor/cuda_kernels.hpp>
 #include <rlalgo/tensor/tensor.hpp>

@@ -39,9 +39,9 @@
 #include <rlalgo/inference/detail/paged_operations.hpp>
 #include <rlalgo/inference/detail/paged_rows.hpp>
 #include <rlalgo/inference/detail/pass_adapters.hpp>
-#include <rlalgo/inference/detail/quantised_copies.hpp>
 #include <rlalgo/inference/detail/tensor_pages.hpp>
 #include <rlalgo/inference/forward.hpp>
+#include <rlalgo/inference/quantised_copies.hpp>
 #include <rlalgo/model/cuda_operations.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/decoder_layer.hpp>
@@ -358,7 +358,7 @@ class DecodePass {
 
   // x += y Wᵀ + bias.
   static void add(const cuda::Kernels& own, const tensor::Tensor& x, const tensor::Tensor& y, const model::Linear& map,
-                  const Bytes& bytes) {
+                  const ByteWeight& bytes) {
     if (bytes)
       multiply_bytes(own, y, *bytes, x, true);
     else

@@ -12,13 +12,13 @@
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/inference/detail/joined_maps.hpp>
-#include <rlalgo/inference/detail/quantised_copies.hpp>
 #include <rlalgo/inference/detail/tensor_forward.hpp>
 #include <rlalgo/inference/detail/tensor_pages.hpp>
 #include <rlalgo/inference/engine_config.hpp>
 #include <rlalgo/inference/engine_device.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/inference/merged_adapter.hpp>
+#include <rlalgo/inference/quantised_copies.hpp>
 #include <rlalgo/inference/quantization.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/weights.hpp>

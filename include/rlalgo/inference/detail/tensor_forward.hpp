@@ -43,12 +43,12 @@
 #include <rlalgo/inference/detail/joined_maps.hpp>
 #include <rlalgo/inference/detail/paged_operations.hpp>
 #include <rlalgo/inference/detail/paged_rows.hpp>
-#include <rlalgo/inference/detail/quantised_copies.hpp>
 #include <rlalgo/inference/detail/rotary_table.hpp>
 #include <rlalgo/inference/detail/tensor_pages.hpp>
 #include <rlalgo/inference/detail/tensor_states.hpp>
 #include <rlalgo/inference/forward.hpp>
 #include <rlalgo/inference/merged_adapter.hpp>
+#include <rlalgo/inference/quantised_copies.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/decoder_layer.hpp>
 #include <rlalgo/model/linear.hpp>
@@ -67,7 +67,7 @@ struct TensorWeightsView final : Forward::Weights {
   std::vector<JoinedMaps> joined;       // of each layer, where decode_pass.hpp computes with them; else empty
   std::vector<LayerAdapters> adapters;  // of each layer, where it does so with adapters; else empty
   std::vector<LayerBytes> bytes;        // of each layer, where its maps are copies in bytes; else empty
-  Bytes head;                           // where that is a copy
+  ByteWeight head;                      // where that is a copy
   std::vector<std::shared_ptr<const ByteMatrix>> copies;  // of which all of these are
   std::uint64_t places = 0;                               // places_of() all of them
   std::shared_ptr<const void> owner;                      // keeps what they share; null = somebody else does

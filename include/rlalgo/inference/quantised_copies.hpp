@@ -36,9 +36,10 @@
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
-namespace rlalgo::inference::detail {
+namespace rlalgo::inference {
 
-using Bytes = std::shared_ptr<const model::QuantisedWeight>;
+// A matrix whose codes and scales are a copy.
+using ByteWeight = std::shared_ptr<const model::QuantisedWeight>;
 
 inline constexpr std::int64_t byte_group = cuda::product_8bit_group;
 
@@ -70,8 +71,8 @@ inline void quantise_rows(Quantization how, const tensor::Tensor& x, const tenso
 
 // A matrix in bytes, and the maps whose rows it has.
 struct ByteMatrix {
-  Bytes whole;
-  std::vector<Bytes> parts;
+  ByteWeight whole;
+  std::vector<ByteWeight> parts;
 };
 
 [[nodiscard]] inline std::int64_t padded_columns(std::int64_t columns) {
@@ -148,7 +149,7 @@ void visit_byte_maps(Layer& w, See&& see) {
 
 // What decode_pass.hpp multiplies by in a layer; null where it has no such matrix.
 struct LayerBytes {
-  Bytes qkv, o, gate_up, down;
+  ByteWeight qkv, o, gate_up, down;
 
   [[nodiscard]] bool complete() const { return qkv && o && gate_up && down; }
 };
@@ -156,7 +157,7 @@ struct LayerBytes {
 // A decoder whose maps hold copies.
 struct QuantisedDecoder {
   model::DecoderWeights weights;
-  Bytes head;
+  ByteWeight head;
   std::vector<LayerBytes> layers;
   std::vector<std::shared_ptr<const ByteMatrix>> held;  // by a view, for as long as it is read
 };
@@ -175,11 +176,11 @@ class QuantisedCopies {
       LayerBytes& bytes = out.layers.emplace_back();
       visit_byte_maps(layer, [&](const std::vector<model::Linear*>& maps) {
         const std::shared_ptr<const ByteMatrix> made = matrix(place++, maps, contents);
-        Bytes* const whole = maps.size() == 3 || maps[0] == &layer.qkv_proj         ? &bytes.qkv
-                             : (maps.size() == 2 || maps[0] == &layer.gate_up_proj) ? &bytes.gate_up
-                             : maps[0] == &layer.o_proj                             ? &bytes.o
-                             : maps[0] == &layer.down_proj                          ? &bytes.down
-                                                                                    : nullptr;
+        ByteWeight* const whole = maps.size() == 3 || maps[0] == &layer.qkv_proj         ? &bytes.qkv
+                                  : (maps.size() == 2 || maps[0] == &layer.gate_up_proj) ? &bytes.gate_up
+                                  : maps[0] == &layer.o_proj                             ? &bytes.o
+                                  : maps[0] == &layer.down_proj                          ? &bytes.down
+                                                                                         : nullptr;
         if (whole != nullptr) *whole = made->whole;
         for (std::size_t i = 0; i < maps.size(); ++i) {
           maps[i]->quantised = made->parts[i];
@@ -211,7 +212,7 @@ class QuantisedCopies {
     std::shared_ptr<const ByteMatrix> matrix;
   };
 
-  [[nodiscard]] bool merges(const model::Linear& map) const { return merges_ && may_merge(map); }
+  [[nodiscard]] bool merges(const model::Linear& map) const { return merges_ && detail::may_merge(map); }
 
   [[nodiscard]] std::shared_ptr<const ByteMatrix> matrix(std::size_t place, const std::vector<model::Linear*>& maps,
                                                          std::optional<std::uint64_t> contents) {
@@ -257,7 +258,7 @@ class QuantisedCopies {
 
   [[nodiscard]] static bool fits(const ByteMatrix& matrix, const std::vector<std::int64_t>& rows) {
     return std::equal(rows.begin(), rows.end(), matrix.parts.begin(), matrix.parts.end(),
-                      [](std::int64_t count, const Bytes& part) { return part->rows() == count; });
+                      [](std::int64_t count, const ByteWeight& part) { return part->rows() == count; });
   }
 
   Quantization how_;
@@ -265,4 +266,4 @@ class QuantisedCopies {
   std::vector<Copy> copies_;
 };
 
-}  // namespace rlalgo::inference::detail
+}  // namespace rlalgo::inference
