@@ -92,6 +92,30 @@ def log_probs(c):
 
 
 @part(90)
+def generation_in_8_bits(c):
+    """Texts drawn with weights, or keys and values, in 8 bits: how far their log-probs are from those of the CPU in float32."""
+    rows = [{"prompt": f"{i} + {i + 1} =", "temperature": 1, "seed": i, "max_new_tokens": 24} for i in range(8)]
+    out = {}
+    most = {"int8": (("--quantization", "int8"), 0.1), "fp8": (("--quantization", "fp8"), 0.2), "keys and values": (("--kv-cache-dtype", "fp8"), 0.2)}
+    for name, (words, tolerance) in most.items():
+        if c.device == "cpu" and name != "int8":
+            continue  # a GPU alone has them
+        for used in ("none",) if c.device == "cpu" else ("all", "none"):
+            with kernels_used(used):
+                drawn = c.lines("generate", c.data / "model", rows, "--device", c.device, "--dtype", "bfloat16", *words)
+            scored = c.lines("score", c.data / "model", [{"prompt": row["prompt"], "completion_ids": found["ids"]} for row, found in zip(rows, drawn, strict=True)], "--device", "cpu",
+                             "--dtype", "float32")
+            apart = []
+            for a, b in zip(scored, drawn, strict=True):
+                key = next(k for k in a if k.endswith("log_probs") or k.endswith("logprobs"))
+                apart += [abs(x - y) for x, y in zip(a[key], b["log_probs"], strict=True)]
+            out[f"{name}, kernels {used}"] = {"mean": sum(apart) / len(apart), "largest": max(apart)}
+            if not sum(apart) / len(apart) < tolerance:
+                raise RuntimeError(f"{name}, kernels {used}: {out}")
+    return out
+
+
+@part(90)
 def transformers(c):
     """Log-probs against transformers on the same device, in float32."""
     if not importlib.util.find_spec("torch") or not importlib.util.find_spec("transformers"):

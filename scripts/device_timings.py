@@ -77,6 +77,19 @@ def decode_half_billion(c):
     return out
 
 
+@part(100, "timings")
+def decode_in_8_bits(c):
+    """The same with weights in int8 and fp8, and with keys and values in fp8, by the project's kernels."""
+    model, out = model_of(c, "half-billion", HALF), {}
+    settings = {"int8": ("--quantization", "int8"), "fp8": ("--quantization", "fp8"), "keys and values in fp8": ("--kv-cache-dtype", "fp8"),
+                "int8, keys and values in fp8": ("--quantization", "int8", "--kv-cache-dtype", "fp8")}
+    with kernels_used("all"):
+        for name, words in settings.items():
+            if real(c) or name == "int8":  # the CPU has no fp8
+                out[name] = decoding(c, model, *words)
+    return out
+
+
 @part(40, "timings")
 def log_prob_head(c):
     """Forward, backward and entropy of 8,192 tokens: milliseconds and extra MB."""
