@@ -182,7 +182,7 @@ TEST_CASE("an adapter is multiplied into the copies, one map at a time, or stays
     for (const auto& p : decoder.parameters())
       if (p.name.find("lora_B") != std::string::npos) p.value.detach().fill_(value);
   };
-  const auto near = model::load_decoder(golden / "qwen2");
+  const auto near = model::load_decoder(golden / "qwen2"), base = model::load_decoder(golden / "qwen2");
   const auto far = far_decoder("qwen2", at::kFloat);
   lora(*near, 0.02);
   lora(*far, 0.02);
@@ -192,6 +192,10 @@ TEST_CASE("an adapter is multiplied into the copies, one map at a time, or stays
       const Drawn found = drawn(*far, {.quantization = how, .merge_adapter = merges});
       // Apart they add to the copies of the base; multiplied in they are part of what is rounded.
       CHECK(distance(near->config(), as_copied(*near, how, merges), *far, found).most < 2e-4);
+      const Distance apart = distance(near->config(), near->weights(), *far, found);
+      CHECK(apart.mean < (how == Quantization::int8 ? 0.1 : 0.5));
+      // Without the adapter, or with it twice, they would be far from these.
+      CHECK(apart.mean < 0.5 * distance(base->config(), base->weights(), *far, found).mean);
     }
   // Another adapter, in place: the copies follow.
   inference::LocalEngine engine(far->config(), far->weights(),

@@ -21,14 +21,14 @@ struct Access {
   unsigned thread = 0, barriers = 0, warp_barriers = 0;
 };
 
-// Two bytes of memory.
+// A byte of memory.
 struct Cell {
   Access written, read, read_before;  // the latest; of reads, the latest and the latest of another thread
   int first_reader = -1;              // block
   bool many_readers = false;          // blocks
 };
 
-constexpr std::uintptr_t grain = 2, page_cells = 2048;
+constexpr std::uintptr_t grain = 1, page_cells = 4096;
 using Page = std::array<Cell, page_cells>;
 
 struct State {

@@ -183,9 +183,9 @@ class QuantisedCopies {
                                                                                          : nullptr;
         if (whole != nullptr) *whole = made->whole;
         for (std::size_t i = 0; i < maps.size(); ++i) {
+          if (merges(*maps[i])) maps[i]->lora = {};
           maps[i]->quantised = made->parts[i];
           maps[i]->weight = nobody.expand(maps[i]->weight.sizes());
-          if (merges(*maps[i])) maps[i]->lora = {};
         }
         out.held.push_back(made);
       });
