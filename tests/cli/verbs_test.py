@@ -186,7 +186,10 @@ def weights_in_8_bits(c):
     apart = [abs(a - b) for o, s in zip(drawn, scored) for a, b in zip(o["log_probs"], s["log_probs"])]
     assert 0 < max(apart) < 0.5 and sum(apart) / len(apart) < 0.02, apart
     for verb, model in (("generate", ("--model", MODEL)), ("inference", (MODEL,)), ("vllm-serve", (MODEL, "--port", "0"))):
-        c.run(verb, *model, "--quantization", "int4").expect(2, "[rlalgo.inference.18]", "'int4'", "none or int8", "--quantization")
+        c.run(verb, *model, "--quantization", "int4").expect(2, "[rlalgo.inference.18]", "'int4'", "none, int8 or fp8", "--quantization")
+        c.run(verb, *model, "--kv-cache-dtype", "fp8_e5m2").expect(2, "[rlalgo.inference.22]", "'fp8_e5m2'", "fp8_e4m3", "--kv-cache-dtype")
+        for words in (("--quantization", "fp8"), ("--kv-cache-dtype", "fp8")):  # a GPU alone has them
+            c.run(verb, *model, "--device", "cpu", *words, stdin='{"prompt": "1"}\n').expect(2, "[rlalgo.inference.19]", "the CPU")
     chat = lambda *more: c.run("inference", MODEL, "--temperature", "0", "--max-new-tokens", "8", *more, stdin="3 + 4 =").expect(0).out
     assert chat("--quantization", "int8").strip() and chat("--quantization", "none") == chat()
 
