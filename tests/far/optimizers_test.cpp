@@ -11,12 +11,15 @@
 #include <ATen/ATen.h>
 
 #include <rlalgo/optim/adafactor.hpp>
+#include <rlalgo/optim/adagrad.hpp>
 #include <rlalgo/optim/adamw_8bit.hpp>
 #include <rlalgo/optim/any_optimizer.hpp>
 #include <rlalgo/optim/clip.hpp>
 #include <rlalgo/optim/device_clip.hpp>
 #include <rlalgo/optim/lion.hpp>
 #include <rlalgo/optim/muon.hpp>
+#include <rlalgo/optim/rmsprop.hpp>
+#include <rlalgo/optim/sgd.hpp>
 
 #include <support/catch.hpp>
 #include <support/far_device.hpp>
@@ -62,6 +65,13 @@ const std::map<std::string, optim::AnyOptimizer::Config> kinds = {
     {"adafactor", optim::AnyOptimizer::of<optim::Adafactor>({.beta1 = 0.9, .weight_decay = 0.1})},
     {"adafactor, scaled", optim::AnyOptimizer::of<optim::Adafactor>({.weight_decay = 0.1, .scale_parameter = true})},
     {"muon", optim::AnyOptimizer::of<optim::Muon>({.weight_decay = 0.1})},
+    {"sgd", optim::AnyOptimizer::of<optim::Sgd>({.weight_decay = 0.1})},
+    {"sgd, Nesterov", optim::AnyOptimizer::of<optim::Sgd>({.momentum = 0.9, .nesterov = true})},
+    {"sgd, dampened", optim::AnyOptimizer::of<optim::Sgd>({.momentum = 0.9, .dampening = 0.3})},
+    {"rmsprop", optim::AnyOptimizer::of<optim::RmsProp>({.weight_decay = 0.1})},
+    {"rmsprop, centred", optim::AnyOptimizer::of<optim::RmsProp>({.centered = true, .momentum = 0.8})},
+    {"adagrad", optim::AnyOptimizer::of<optim::Adagrad>({.weight_decay = 0.1})},
+    {"adagrad, slower and slower", optim::AnyOptimizer::of<optim::Adagrad>({.lr_decay = 0.2})},
     {"adamw, 8 bits", optim::AnyOptimizer::of<optim::AdamW8bit>(eight_bits())},
 };
 

@@ -17,6 +17,7 @@
 
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/optim/concept.hpp>
+#include <rlalgo/optim/device_clip.hpp>
 #include <rlalgo/optim/master_weight.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -31,12 +32,16 @@ struct AdagradConfig {
 class Adagrad {
  public:
   using Config = AdagradConfig;
-  static constexpr Hooks hooks{.set_momentum = true, .set_rates = true};
+  static constexpr Hooks hooks{.set_momentum = true, .clips_on_device = true, .set_rates = true};
 
   // Parameters that do not require grad are not trained and have no state.
   explicit Adagrad(std::vector<model::Parameter> parameters, AdagradConfig config = {});
 
   void step(double learning_rate);
+
+  // On another device than the CPU the clip is applied there, and the host waits for nothing (device_clip.hpp).
+  [[nodiscard]] bool clips_on_device() const;
+  void step(double learning_rate, const DeviceClip& clip);
 
   // Raises: there is none.
   void set_momentum(double momentum);
@@ -57,9 +62,12 @@ class Adagrad {
     model::Parameter parameter;
     MasterWeight weight;
     Tensor sum;         // like the master
-    Tensor updates;     // [] float32 in host memory: t
+    Tensor updates;     // [] float32 where the master is: t
     double rate = 1.0;  // times that of the schedule
   };
+
+  // `clip` may be null.
+  void update(double learning_rate, const DeviceClip* clip);
 
   AdagradConfig config_;
   std::vector<Entry> entries_;

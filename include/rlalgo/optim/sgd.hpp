@@ -19,6 +19,7 @@
 
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/optim/concept.hpp>
+#include <rlalgo/optim/device_clip.hpp>
 #include <rlalgo/optim/master_weight.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -34,12 +35,16 @@ struct SgdConfig {
 class Sgd {
  public:
   using Config = SgdConfig;
-  static constexpr Hooks hooks{.set_momentum = true, .set_rates = true};
+  static constexpr Hooks hooks{.set_momentum = true, .clips_on_device = true, .set_rates = true};
 
   // Parameters that do not require grad are not trained and have no state.
   explicit Sgd(std::vector<model::Parameter> parameters, SgdConfig config = {});
 
   void step(double learning_rate);
+
+  // On another device than the CPU the clip is applied there, and the host waits for nothing (device_clip.hpp).
+  [[nodiscard]] bool clips_on_device() const;
+  void step(double learning_rate, const DeviceClip& clip);
 
   // μ from the next update on, where there is one.
   void set_momentum(double momentum);
@@ -60,9 +65,12 @@ class Sgd {
     model::Parameter parameter;
     MasterWeight weight;
     Tensor buffer;      // with μ
-    Tensor updates;     // [] float32 in host memory, with μ
+    Tensor updates;     // [] float32 where the master is, with μ
     double rate = 1.0;  // times that of the schedule
   };
+
+  // `clip` may be null.
+  void update(double learning_rate, const DeviceClip* clip);
 
   SgdConfig config_;
   std::vector<Entry> entries_;

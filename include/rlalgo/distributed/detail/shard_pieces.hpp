@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -12,11 +13,24 @@
 #include <rlalgo/distributed/team.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
+// Needs the tensor type before it.
+#include <ATen/ops/_foreach_norm_ops.h>
+
 namespace rlalgo::distributed::detail {
 
-// Of all elements, each tensor's norm squared, where they are: [1] float64. None: 0 on `device`.
+// Of all elements, each tensor's norm squared, where they are: [1] float64. None: 0 on `device`. Elsewhere than on the CPU the norms of one
+// dtype are one call.
 inline Tensor sum_of_squares(const std::vector<Tensor>& gradients, at::Device device) {
   Tensor out = tensor::zeros({1}, at::TensorOptions().dtype(at::kDouble).device(device));
+  if (!device.is_cpu()) {
+    std::map<at::ScalarType, std::vector<Tensor>> lists;
+    for (const Tensor& one : gradients) lists[one.scalar_type()].push_back(one);
+    for (const auto& [type, list] : lists) {
+      const Tensor norms = tensor::stack(at::_ops::_foreach_norm_Scalar::call(list, 2, type)).to(at::kDouble);
+      out.add_(norms.mul(norms).sum());
+    }
+    return out;
+  }
   for (const Tensor& one : gradients) {
     const Tensor norm = one.norm(2, one.scalar_type()).to(at::kDouble);
     out.add_(norm.mul(norm));

@@ -11,6 +11,7 @@
 #include <rlalgo/optim/adagrad.hpp>
 #include <rlalgo/optim/detail/by_parameter.hpp>
 #include <rlalgo/optim/detail/entries.hpp>
+#include <rlalgo/optim/detail/on_device.hpp>
 #include <rlalgo/optim/detail/rates.hpp>
 
 namespace rlalgo::optim {
@@ -21,20 +22,33 @@ RLALGO_INLINE Adagrad::Adagrad(std::vector<model::Parameter> parameters, Adagrad
     MasterWeight weight(p.value);
     const Tensor master = weight.master();
     Entry e{std::move(p), std::move(weight), master.new_zeros(master.sizes()),
-            master.new_zeros({}, at::TensorOptions().dtype(c10::ScalarType::Float).device(at::kCPU))};
+            master.new_zeros({}, at::TensorOptions().dtype(c10::ScalarType::Float))};
     entries_.push_back(std::move(e));
   }
 }
 
-RLALGO_INLINE void Adagrad::step(double learning_rate) {
+RLALGO_INLINE bool Adagrad::clips_on_device() const { return detail::on_one_device(entries_); }
+
+RLALGO_INLINE void Adagrad::step(double learning_rate) { update(learning_rate, nullptr); }
+
+RLALGO_INLINE void Adagrad::step(double learning_rate, const DeviceClip& clip) { update(learning_rate, &clip); }
+
+RLALGO_INLINE void Adagrad::update(double learning_rate, const DeviceClip* clip) {
   detail::by_parameter(entries_, [&](Entry& e) {
     const Tensor& p = e.weight.master();
-    const Tensor g = detail::decayed_gradient(e, config_.weight_decay);
+    const Tensor g = detail::decayed_gradient(e, config_.weight_decay, clip);
+    const detail::SkippedUpdate skipped(clip, {p, e.sum, e.updates});
     const double rate = learning_rate * e.rate;
-    const double slowed = rate / (1.0 + e.updates.item<double>() * config_.lr_decay);
-    e.updates.add_(1.0);
     e.sum.addcmul_(g, g);
-    p.addcdiv_(g, e.sum.sqrt().add_(config_.epsilon), -slowed);
+    const Tensor below = e.sum.sqrt().add_(config_.epsilon);
+    if (config_.lr_decay == 0.0)
+      p.addcdiv_(g, below, -rate);
+    else if (g.is_cpu())
+      p.addcdiv_(g, below, -rate / (1.0 + e.updates.item<double>() * config_.lr_decay));
+    else  // how many there were is known there
+      p.addcdiv_(g.div(e.updates.mul(config_.lr_decay).add_(1.0).to(g.scalar_type())), below, -rate);
+    e.updates.add_(1.0);
+    skipped.settle();
     e.weight.publish();
   });
 }

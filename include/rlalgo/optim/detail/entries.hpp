@@ -17,13 +17,6 @@ void drop_gradients(std::vector<Entry>& entries) {
   for (Entry& e : entries) e.parameter.value.mutable_grad() = tensor::Tensor();
 }
 
-// The gradient in the master's precision with the decay as part of it, g + λp.
-template <class Entry>
-[[nodiscard]] tensor::Tensor decayed_gradient(const Entry& e, double weight_decay) {
-  const tensor::Tensor g = e.weight.gradient();
-  return e.parameter.weight_decay && weight_decay != 0.0 ? g.add(e.weight.master(), weight_decay) : g;
-}
-
 // Copies `given` into `own`, the optimizer's state, which it must fit ([rlalgo.optim.1]), and the masters to their parameters.
 template <class Entry>
 void load_entries(const std::vector<Entry>& entries, const NamedTensors& own,

@@ -27,6 +27,13 @@ template <class Entry>
   return clip != nullptr && clip->divisor.defined() ? gradient.div(clip->divisor) : gradient;
 }
 
+// The same with the decay as part of it, g + λp.
+template <class Entry>
+[[nodiscard]] Tensor decayed_gradient(const Entry& e, double weight_decay, const DeviceClip* clip) {
+  const Tensor g = clipped_gradient(e.weight, clip);
+  return e.parameter.weight_decay && weight_decay != 0.0 ? g.add(e.weight.master(), weight_decay) : g;
+}
+
 // Tensors that an update changes in place, and that are to be as they were where clip.skip is 1.
 class SkippedUpdate {
  public:

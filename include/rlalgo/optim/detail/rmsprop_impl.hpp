@@ -10,6 +10,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/optim/detail/by_parameter.hpp>
 #include <rlalgo/optim/detail/entries.hpp>
+#include <rlalgo/optim/detail/on_device.hpp>
 #include <rlalgo/optim/detail/rates.hpp>
 #include <rlalgo/optim/rmsprop.hpp>
 
@@ -27,10 +28,17 @@ RLALGO_INLINE RmsProp::RmsProp(std::vector<model::Parameter> parameters, RmsProp
   }
 }
 
-RLALGO_INLINE void RmsProp::step(double learning_rate) {
+RLALGO_INLINE bool RmsProp::clips_on_device() const { return detail::on_one_device(entries_); }
+
+RLALGO_INLINE void RmsProp::step(double learning_rate) { update(learning_rate, nullptr); }
+
+RLALGO_INLINE void RmsProp::step(double learning_rate, const DeviceClip& clip) { update(learning_rate, &clip); }
+
+RLALGO_INLINE void RmsProp::update(double learning_rate, const DeviceClip* clip) {
   detail::by_parameter(entries_, [&](Entry& e) {
     const Tensor& p = e.weight.master();
-    const Tensor g = detail::decayed_gradient(e, config_.weight_decay);
+    const Tensor g = detail::decayed_gradient(e, config_.weight_decay, clip);
+    const detail::SkippedUpdate skipped(clip, {p, e.square, e.mean, e.buffer});
     const double rate = learning_rate * e.rate;
     e.square.mul_(config_.alpha).addcmul_(g, g, 1.0 - config_.alpha);
     Tensor below = e.square;
@@ -45,6 +53,7 @@ RLALGO_INLINE void RmsProp::step(double learning_rate) {
     } else {
       p.addcdiv_(g, below, -rate);
     }
+    skipped.settle();
     e.weight.publish();
   });
 }

@@ -10,6 +10,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/optim/detail/by_parameter.hpp>
 #include <rlalgo/optim/detail/entries.hpp>
+#include <rlalgo/optim/detail/on_device.hpp>
 #include <rlalgo/optim/detail/rates.hpp>
 #include <rlalgo/optim/sgd.hpp>
 
@@ -23,25 +24,38 @@ RLALGO_INLINE Sgd::Sgd(std::vector<model::Parameter> parameters, SgdConfig confi
     Entry e{std::move(p), std::move(weight), {}, {}};
     if (config_.momentum) {
       e.buffer = master.new_zeros(master.sizes());
-      e.updates = master.new_zeros({}, at::TensorOptions().dtype(c10::ScalarType::Float).device(at::kCPU));
+      e.updates = master.new_zeros({}, at::TensorOptions().dtype(c10::ScalarType::Float));
     }
     entries_.push_back(std::move(e));
   }
 }
 
-RLALGO_INLINE void Sgd::step(double learning_rate) {
+RLALGO_INLINE bool Sgd::clips_on_device() const { return detail::on_one_device(entries_); }
+
+RLALGO_INLINE void Sgd::step(double learning_rate) { update(learning_rate, nullptr); }
+
+RLALGO_INLINE void Sgd::step(double learning_rate, const DeviceClip& clip) { update(learning_rate, &clip); }
+
+RLALGO_INLINE void Sgd::update(double learning_rate, const DeviceClip* clip) {
   detail::by_parameter(entries_, [&](Entry& e) {
     const Tensor& p = e.weight.master();
-    const Tensor g = detail::decayed_gradient(e, config_.weight_decay);
+    const Tensor g = detail::decayed_gradient(e, config_.weight_decay, clip);
+    const detail::SkippedUpdate skipped(clip, {p, e.buffer, e.updates});
     const double rate = learning_rate * e.rate;
     if (!config_.momentum) {
       p.add_(g, -rate);
     } else {
-      const bool first = e.updates.item<double>() == 0.0;
+      e.buffer.mul_(*config_.momentum);
+      if (config_.dampening == 0.0)
+        e.buffer.add_(g);
+      else if (g.is_cpu())
+        e.buffer.add_(g, e.updates.item<double>() == 0.0 ? 1.0 : 1.0 - config_.dampening);
+      else  // how many there were is known there
+        e.buffer.add_(g.mul(e.updates.ne(0).to(g.scalar_type()).mul_(-config_.dampening).add_(1.0)));
       e.updates.add_(1.0);
-      e.buffer.mul_(*config_.momentum).add_(g, first ? 1.0 : 1.0 - config_.dampening);
       p.add_(config_.nesterov ? g.add(e.buffer, *config_.momentum) : e.buffer, -rate);
     }
+    skipped.settle();
     e.weight.publish();
   });
 }
