@@ -5,9 +5,11 @@
     card.py check        the formulas against published runs of other programs
 
 Seconds of a part = the largest of its arithmetic, its bytes, and its launches:
-  products     2 per token and weight forward, 4 backward (2 where the weight is frozen), 2 more with recomputation
+  products     2 per token and weight forward, 4 backward (2 where the weight is frozen), 2 more with recomputation; each by its shape:
+               tiles in whole waves over the card's multiprocessors, sums cut in pieces where tiles are few, or its bytes
   attention    causal, 2·s·w forward per token and layer (w: heads times head size), 4 backward, 2 more with recomputation
-  head         8 per token with a loss, hidden and vocabulary element: forward, logits again, both gradients; 6 where it is frozen
+  head         8 per token with a loss, hidden and vocabulary element: forward, logits again, both gradients; 6 where it is frozen;
+               and 22 bytes a logit: written and read in float32 twice, its gradient written and read twice in bfloat16
   between      what stands between the products: `passes` reads or writes of a token's activations a layer, in bytes
   optimizer    AdamW over bfloat16 weights with float32 masters: 30 bytes a trained weight are read or written
   token step   weights and keys and values that are read, and `layer_gap` a layer that kernels of a captured graph need at least
@@ -23,33 +25,73 @@ import plan
 
 @dataclasses.dataclass(frozen=True)
 class Card:
-    """flops, bytes: peaks per second. products, attention, stream: the shares of them that kernels reach. launch: seconds of
-    the host for an operator that is launched by itself. layer_gap: seconds of a layer of a captured token step beyond its bytes."""
+    """flops, bytes: peaks per second. products, attention, stream: the shares of them that kernels reach, products while every
+    multiprocessor has a tile. processors: of these; 0: every shape of a product reaches that share. launch: seconds of the host for an
+    operator that is launched by itself. layer_gap: seconds of a layer of a captured token step beyond its bytes."""
 
     flops: float
     bandwidth: float
     memory: float
-    products: float = 0.60
+    products: float = 0.72
     attention: float = 0.40
     stream: float = 0.85
     launch: float = 4e-6
     layer_gap: float = 45.7e-6
+    processors: int = 0
 
 
 CARDS = {
-    "h100": Card(989e12, 3.35e12, 80e9),  # SXM, HBM3
-    "h100-pcie": Card(756e12, 2.0e12, 80e9),
-    "h200": Card(989e12, 4.8e12, 141e9),
-    "a100": Card(312e12, 2.04e12, 80e9, attention=0.55),
+    "h100": Card(989e12, 3.35e12, 80e9, processors=132),  # SXM, HBM3
+    "h100-pcie": Card(756e12, 2.0e12, 80e9, processors=114),
+    "h200": Card(989e12, 4.8e12, 141e9, processors=132),
+    "a100": Card(312e12, 2.04e12, 80e9, products=0.80, attention=0.55, processors=108),
 }
 
-# Operators of a layer, forward and backward, of a micro-batch: what tests/far counted of the tiny model today (4,400 of a DPO step of
-# 4 layers and 2 micro-batches, optimizer and head included), and what fused kernels are to reach.
-OPERATORS = {"today": 550, "goal": 40}
+# Rows and columns of a tile, and the share of the rate of the largest that its multiprocessor reaches.
+TILES = ((128, 256, 1.0), (128, 128, 0.85), (64, 128, 0.65))
+FILL = 256  # of a tile: before its first and after its last product as much time as so many more elements of the sum take
+
+# Operators of a layer, forward and backward, of a micro-batch, as tests/far/layer_test.cpp counts them of Qwen3: of LibTorch, and with all
+# kernels.
+OPERATORS = {"operators": 339, "kernels": 36}
 
 
 def width(model):
     return model.heads * model.head_size
+
+
+def product(card, rows, columns, inner):
+    """Seconds of [rows, inner] times [inner, columns] in bfloat16: the best of the tiles and of the pieces that sums are cut in."""
+    size = 2 * (rows * inner + inner * columns + rows * columns)
+    rate, stream = card.flops * card.products, card.bandwidth * card.stream
+    if card.processors == 0:
+        return 2 * rows * columns * inner / rate
+    found = []
+    for height, width_, share in TILES:
+        for pieces in (1, 2, 4, 8, 16):
+            waves = -(-(-(-rows // height) * -(-columns // width_) * pieces) // card.processors)
+            busy = waves * 2 * height * width_ * (-(-inner // pieces) + FILL) * card.processors / (rate * share)
+            found.append(max(busy, (size + (8 * pieces * rows * columns if pieces > 1 else 0)) / stream))
+    return min(found)
+
+
+def maps(model):
+    """(outputs, inputs) of the products of a layer: q, k and v are one, gate and up another."""
+    head = model.head_size
+    return [(head * (model.heads + 2 * model.kv_heads), model.hidden), (model.hidden, width(model)), (2 * model.intermediate, model.hidden),
+            (model.hidden, model.intermediate)]
+
+
+def layer_products(model, card, tokens):
+    """Seconds of a layer's products: forward, of the gradients of inputs, of those of weights."""
+    return (sum(product(card, tokens, outs, ins) for outs, ins in maps(model)),
+            sum(product(card, tokens, ins, outs) for outs, ins in maps(model)),
+            sum(product(card, outs, ins, tokens) for outs, ins in maps(model)))
+
+
+def head_seconds(card, tokens, hidden, vocab, frozen=False, logit_bytes=22):
+    logits, inputs, weights = product(card, tokens, vocab, hidden), product(card, tokens, hidden, vocab), product(card, vocab, hidden, tokens)
+    return 2 * logits + inputs + (0 if frozen else weights) + logit_bytes * tokens * vocab / (card.bandwidth * card.stream)
 
 
 def layer_flops(model, tokens):
@@ -66,19 +108,19 @@ def lora_parameters(model, rank):
     return model.layers * sum(rank * (i + o) for i, o in ins_outs)
 
 
-def train(model, card, tokens, sequence, lora=0, checkpointing=False, operators=OPERATORS["goal"], scored=1.0, passes=30):
+def train(model, card, tokens, sequence, lora=0, checkpointing=False, operators=OPERATORS["kernels"], scored=1.0, passes=30):
     """Seconds of one step of one micro-batch by parts; `scored`: the share of its tokens that has a loss."""
     again = 2 if checkpointing else 0
+    forward, inputs, weights = layer_products(model, card, tokens)
     adapters = lora_parameters(model, lora) if lora else 0
     trained = adapters if lora else model.parameters
-    products = layer_flops(model, tokens) / 2 * (2 + (2 if lora else 4) + again) * model.layers + 6 * tokens * adapters
+    layers = (forward * (2 if checkpointing else 1) + inputs + (0 if lora else weights)) * model.layers
     attention = tokens * sequence * width(model) * model.layers * (2 + 4 + again)
-    head = (6 if lora else 8) * tokens * scored * model.hidden * model.vocab
     between = model.layers * passes * 2 * tokens * model.hidden * (4 / 3 if checkpointing else 1)
     seconds = {
-        "products": products / (card.flops * card.products),
+        "products": layers + 6 * tokens * adapters / (card.flops * card.products),
         "attention": attention / (card.flops * card.attention),
-        "head": head / (card.flops * card.products),
+        "head": head_seconds(card, tokens * scored, model.hidden, model.vocab, bool(lora)),
         "between": between / (card.bandwidth * card.stream),
         "optimizer": 30 * trained / (card.bandwidth * card.stream),
     }
@@ -104,7 +146,7 @@ def token_step(model, card, batch, context):
 
 def prefill(model, card, tokens, sequence):
     attention = 2 * tokens * sequence * width(model) * model.layers
-    return model.layers * layer_flops(model, tokens) / (card.flops * card.products) + attention / (card.flops * card.attention)
+    return model.layers * layer_products(model, card, tokens)[0] + attention / (card.flops * card.attention)
 
 
 def serve(model, card, requests, prompt, new, rows=256):
@@ -113,7 +155,7 @@ def serve(model, card, requests, prompt, new, rows=256):
     return prefill(model, card, requests * prompt, prompt) + steps * token_step(model, card, min(rows, requests), prompt + new / 2)
 
 
-def online_step(model, card, prompts, group, prompt, new, operators=OPERATORS["goal"], lora=0):
+def online_step(model, card, prompts, group, prompt, new, operators=OPERATORS["kernels"], lora=0):
     """Seconds of a GRPO step: prompts are read once, completions drawn together, old log-probs are those of drawing."""
     rows = prompts * group
     drawn = prefill(model, card, prompts * prompt, prompt) + new * token_step(model, card, rows, prompt + new / 2)
@@ -135,7 +177,7 @@ def published():
         ("Qwen3-4B, LoRA 16, 2 x 16,384 tokens, prime-rl on H100", 5.26, "prime-rl",
          train(m["qwen3-4b"], h100, 32768, 16384, lora=16, checkpointing=True)["step"]),
         ("head, 8,192 tokens, hidden 4,096, vocabulary 131,072, forward and backward, Liger on H100", 50.4e-3, "Liger",
-         8 * 8192 * 4096 * 131072 / (h100.flops * h100.products)),
+         head_seconds(h100, 8192, 4096, 131072)),
     ]
 
 
@@ -168,7 +210,7 @@ def main(arguments):
     parser.add_argument("--sequence", type=int, default=1024)
     parser.add_argument("--lora", type=int, default=0)
     parser.add_argument("--checkpointing", action="store_true")
-    parser.add_argument("--operators", default="goal", choices=sorted(OPERATORS))
+    parser.add_argument("--operators", default="kernels", choices=sorted(OPERATORS))
     parser.add_argument("--batch", default="1,64,256")
     parser.add_argument("--context", type=int, default=600)
     parser.add_argument("--gpus", default="1,8,64,512")

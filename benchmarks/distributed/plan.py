@@ -7,7 +7,8 @@
 
 Prints one row for each number of GPUs and strategy. What the formulas are, and what they leave out, is in docs/distributed.md
 ("What N GPUs would do"). `tokens` are of one GPU and one micro-batch. Rates are those of a whole device: what its kernels reach
-of the peak is `efficiency`, one number for all shapes. Only the standard library of Python is needed.
+of the peak is `efficiency`, one number for a model; card.py has it from the shapes of the model's products (card.several). Only the
+standard library of Python is needed.
 """
 
 import argparse

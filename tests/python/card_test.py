@@ -19,6 +19,10 @@ TINY = plan.Model(2, 8, 16, 2, 2, 10, True)
 PLAIN = card.Card(1e3, 1e3, 1e9, products=1.0, attention=1.0, stream=1.0, launch=1.0, layer_gap=0.5)
 
 
+def close(a, b):
+    return abs(a - b) <= 1e-9 * abs(b)
+
+
 def case(function):
     CASES[function.__name__] = function
     return function
@@ -27,14 +31,14 @@ def case(function):
 @case
 def parts_of_a_step_are_counted_by_hand():
     found = card.train(TINY, PLAIN, 3, 5, operators=7, passes=10)
-    assert found["products"] == 2 * 3 * 640 * 3 * 2 / 1e3  # 2 forward and 4 backward for each weight, two layers
+    assert close(found["products"], 2 * 3 * 640 * 3 * 2 / 1e3)  # 2 forward and 4 backward for each weight, two layers
     assert found["attention"] == 6 * 3 * 5 * 8 * 2 / 1e3
-    assert found["head"] == 8 * 3 * 8 * 10 / 1e3
+    assert close(found["head"], (8 * 3 * 8 * 10 + 22 * 3 * 10) / 1e3)
     assert found["between"] == 2 * 10 * 2 * 3 * 8 / 1e3
     assert found["optimizer"] == 30 * TINY.parameters / 1e3
     assert found["host"] == 14.0 and found["step"] == max(14.0, sum(found[p] for p in ("products", "attention", "head", "between", "optimizer")))
     again = card.train(TINY, PLAIN, 3, 5, checkpointing=True)
-    assert again["products"] == found["products"] * 8 / 6 and again["attention"] == found["attention"] * 8 / 6
+    assert close(again["products"], found["products"] * 8 / 6) and again["attention"] == found["attention"] * 8 / 6
 
 
 @case
@@ -43,7 +47,7 @@ def adapters_leave_the_weights_gradient_out():
     adapters = card.lora_parameters(TINY, 2)
     assert adapters == 2 * 2 * (4 * (8 + 8) + 2 * (8 + 16) + (16 + 8))
     assert abs(lora["products"] - (full["products"] * 4 / 6 + 6 * 3 * adapters / 1e3)) < 1e-12
-    assert lora["head"] == full["head"] * 6 / 8 and lora["optimizer"] == 30 * adapters / 1e3
+    assert close(lora["head"], full["head"] - 2 * 3 * 8 * 10 / 1e3) and lora["optimizer"] == 30 * adapters / 1e3
     assert card.train_memory(TINY, 3, 2) < card.train_memory(TINY, 3)
 
 
@@ -59,8 +63,31 @@ def a_token_step_reads_the_weights_once_and_the_pages_of_every_row():
 
 
 @case
+def a_product_is_as_fast_as_its_tiles_fill_the_card():
+    one = card.Card(1e6, 1e12, 1e9, products=0.5, stream=1.0, processors=4)
+    rate = 1e6 * 0.5
+    # Four tiles of 128 x 256 are one wave, a fifth is a second one; the largest tile is the fastest a wave.
+    wave = 4 * 2 * 128 * 256 * (4096 + card.FILL) / rate
+    assert close(card.product(one, 512, 256, 4096), wave)
+    assert wave < card.product(one, 513, 256, 4096) <= 2 * wave
+    # One tile alone: its sum is cut, or smaller tiles are taken, so that the others do not wait; never faster than the share of the peak.
+    alone = card.product(one, 128, 256, 4096)
+    assert 2 * 128 * 256 * 4096 / rate < alone < wave / 2
+    for shape in ((16384, 896, 896), (896, 1152, 16384), (16384, 151936, 896), (8192, 131072, 4096), (1, 896, 896)):
+        seconds = card.product(H100, *shape)
+        rows, columns, inner = shape
+        assert seconds >= 2 * rows * columns * inner / (H100.flops * H100.products), shape
+        assert seconds >= 2 * (rows * inner + inner * columns + rows * columns) / (H100.bandwidth * H100.stream), shape
+    share = lambda *shape: 2 * shape[0] * shape[1] * shape[2] / card.product(H100, *shape) / H100.flops
+    assert share(16384, 896, 896) < share(16384, 9728, 896) < share(8192, 8192, 8192) < H100.products
+    forward, inputs, weights = card.layer_products(plan.MODELS["0.5b"], H100, 16384)
+    assert forward > 0 and inputs > 0 and weights > 0
+    assert close(card.train(plan.MODELS["0.5b"], H100, 16384, 1024)["products"], 24 * (forward + inputs + weights))
+
+
+@case
 def a_step_of_single_launches_waits_for_the_host_where_the_model_is_small():
-    small = card.train(plan.MODELS["0.5b"], H100, 1024, 1024, operators=card.OPERATORS["today"])
+    small = card.train(plan.MODELS["0.5b"], H100, 1024, 1024, operators=card.OPERATORS["operators"])
     assert small["step"] == small["host"]
     assert card.train(plan.MODELS["0.5b"], H100, 16384, 1024)["step"] > small["host"]
 
@@ -71,7 +98,7 @@ def the_error_is_what_the_document_says():
     off = card.check(lines.append)
     assert len(off) == 7 and abs(off[0]) < 0.01, lines  # fitted
     assert max(map(abs, off[1:3])) < 0.16, lines  # token steps
-    assert all(-0.56 < one < -0.40 for one in off[3:6]), lines  # whole programs take about twice what their parts need
+    assert all(-0.54 < one < -0.42 for one in off[3:6]), lines  # whole programs take about twice what their parts need
     assert abs(off[6]) < 0.20, lines
 
 
