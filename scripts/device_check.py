@@ -188,6 +188,7 @@ def training_with_kernels(c):
     for used in ("flash_attention", "all"):
         with kernels_used(used):
             out[used] = {"dpo": six_steps(c, "dpo", 3e-2, bf16=True), "grpo": six_steps(c, "grpo", 3e-2, bf16=True, max_steps=1),
+                         "dpo, a base in 4 bits": six_steps(c, "dpo", 3e-2, bf16=True, adapter="qlora", load_in_4bit=True, lora_r=16, lora_alpha=32, lora_target_linear=True),
                          "dpo, dropout, moments in 8 bits": six_steps(c, "dpo", 3e-2, bf16=True, optimizer="adamw_bnb_8bit", adapter="lora", lora_r=64, lora_alpha=64, lora_dropout=0.1, lora_target_linear=True)}
     return out
 

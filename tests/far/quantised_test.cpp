@@ -3,16 +3,20 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <ATen/ATen.h>
 
 #include <rlalgo/inference/local_engine.hpp>
 #include <rlalgo/model/load.hpp>
+#include <rlalgo/model/quantised_linear.hpp>
 #include <rlalgo/model/tree_builder.hpp>
 
 #include <support/catch.hpp>
 #include <support/far_device.hpp>
+#include <support/far_kernels.hpp>
 #include <support/quantised.hpp>
 
 using namespace rlalgo;
@@ -64,4 +68,97 @@ TEST_CASE("a device makes the host's numbers of weights in bits: log-probs, grad
       const auto a = drawn(*near), b = drawn(*far);
       for (std::size_t i = 0; i < a[0].size(); ++i) CHECK(a[0][i].ids == b[0][i].ids);
     }
+}
+
+TEST_CASE("the kernel makes the bits of the operators, for every code and part, in one launch") {
+  const auto far = support::far::device();
+  for (const auto code : {model::WeightCode::nf4, model::WeightCode::fp4, model::WeightCode::int8})
+    for (const bool nested : {false, true})
+      for (const auto& [rows, columns] : {std::pair<std::int64_t, std::int64_t>{24, 128}, {9, 40}, {5, 7}}) {
+        if (nested && code == model::WeightCode::int8) continue;
+        CAPTURE(static_cast<int>(code), nested, rows, columns);
+        const model::Quantisation how{.code = code, .block = 64, .nested = nested};
+        const auto w = model::quantise(at::randn({rows, columns}) * 0.1, how, "w").to(far);
+        for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf})
+          for (const auto& [row, count, column, width] :
+               {std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>{0, rows, 0, columns},
+                {2, rows - 3, 0, columns},
+                {1, 2, columns / 2, columns / 4},
+                {0, rows, 1, 3}}) {
+            const auto expected = w.part_by_operators(row, count, column, width, type).to(at::kCPU);
+            const support::far::WithKernels kernels;
+            const auto before = support::far::counts();
+            const auto found = w.part(row, count, column, width, type);
+            const auto launched = support::far::counts().since(before);
+            CHECK(found.to(at::kCPU).equal(expected));
+            if (type == at::kHalf) continue;  // there is no kernel for it
+            CHECK(launched.kernels == 1);
+            CHECK(launched.operators == 0);
+          }
+      }
+}
+
+TEST_CASE(
+    "a product with weights in bits is two launches where there are kernels, and its base takes 0.6 byte a weight") {
+  const auto far = support::far::device();
+  const auto w =
+      model::quantise(at::randn({512, 512}) * 0.1, {.code = model::WeightCode::nf4, .block = 64, .nested = true}, "w");
+  const auto held = support::far::held_bytes();
+  const auto there = w.to(far);
+  // Codes, scales and their tables; each allocation takes whole pages of 4 KB.
+  CHECK(static_cast<double>(support::far::held_bytes() - held) <= 0.6 * 512 * 512 + 4 * 4096);
+  CHECK(static_cast<double>(there.bytes()) <= 0.53 * 512 * 512);
+  const auto x = at::randn({3, 512}).to(far);
+  const auto expected = model::quantised_product(x, there).to(at::kCPU),
+             expected_grad = model::quantised_input_gradient({}, x, there).to(at::kCPU);
+  const support::far::WithKernels kernels;
+  const auto before = support::far::counts();
+  const auto y = model::quantised_product(x, there);
+  const auto forward = support::far::counts().since(before);
+  const auto grad = model::quantised_input_gradient({}, x, there);
+  const auto backward = support::far::counts().since(before);
+  CHECK((forward.kernels == 1 && forward.operators == 1));
+  CHECK((backward.kernels == 2 && backward.operators == 2));
+  CHECK(y.to(at::kCPU).equal(expected));
+  CHECK(grad.to(at::kCPU).equal(expected_grad));
+}
+
+TEST_CASE("operators of a layer whose base is in 4 bits, with an adapter on every map, in a second micro-batch") {
+  const auto of_pass = [](model::Decoder& decoder) {
+    const std::vector<model::Sequence> rows = {{.prompt = prompt, .completion = completion}};
+    const auto tree = model::build_tree(rows, {});
+    const auto pass = [&] { decoder.score(tree, {}).log_prob.sum().backward(); };
+    pass();
+    const auto before = support::far::counts();
+    pass();
+    const auto count = support::far::counts().since(before);
+    CHECK(count.scalars + count.copies_out == 0);
+    CHECK(count.copies_in == 1);
+    return count.operators + count.kernels;
+  };
+  const auto of_layer = [&](bool kernels, at::ScalarType type) {
+    std::unique_ptr<support::far::WithKernels> with;
+    if (kernels) with = std::make_unique<support::far::WithKernels>();
+    auto decoder =
+        model::load_decoder(std::filesystem::path(rlalgo::support::test_dir) / "golden/model/llama",
+                            {.dtype = type, .device = support::far::device(), .quantisation = model::Quantisation{}});
+    model::LoraConfig lora{.r = 3, .alpha = 6};
+    lora.every_linear = true;
+    model::attach_lora(*decoder, lora, 5);
+    auto hf = decoder->hf_config();
+    auto weights = decoder->weights();
+    hf.decoder.layers = 1;
+    if (hf.decoder.specs.size() > 1) hf.decoder.specs.resize(1);
+    weights.layers.resize(1);
+    model::Decoder shorter(hf, weights);
+    const auto all = of_pass(*decoder);
+    return all - of_pass(shorter);
+  };
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const auto operators = of_layer(false, type), kernels = of_layer(true, type);
+    CAPTURE(c10::toString(type), operators, kernels);
+    const bool narrow = type == at::kBFloat16;  // adapters are float32 there, as PEFT has them
+    CHECK(operators <= (narrow ? 422 : 340));
+    CHECK(kernels == (narrow ? 142 : 107));
+  }
 }

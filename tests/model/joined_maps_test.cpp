@@ -93,11 +93,11 @@ TEST_CASE("maps that are frozen, adapted, quantised, apart or trained in part") 
 
 TEST_CASE("halves of one product are seen as it") {
   const auto y = at::randn({3, 8});
-  const auto both = model::detail::side_by_side(y.narrow(1, 0, 4), y.narrow(1, 4, 4));
+  const auto both = model::detail::side_by_side({y.narrow(1, 0, 4), y.narrow(1, 4, 4)});
   REQUIRE(both.defined());
   CHECK(both.equal(y));
   CHECK(both.const_data_ptr() == y.const_data_ptr());
-  CHECK_FALSE(model::detail::side_by_side(y.narrow(1, 4, 4), y.narrow(1, 0, 4)).defined());
-  CHECK_FALSE(model::detail::side_by_side(at::randn({3, 4}), at::randn({3, 4})).defined());
-  CHECK_FALSE(model::detail::side_by_side(y.narrow(1, 0, 3), y.narrow(1, 3, 3)).defined());
+  CHECK_FALSE(model::detail::side_by_side({y.narrow(1, 4, 4), y.narrow(1, 0, 4)}).defined());
+  CHECK_FALSE(model::detail::side_by_side({at::randn({3, 4}), at::randn({3, 4})}).defined());
+  CHECK_FALSE(model::detail::side_by_side({y.narrow(1, 0, 3), y.narrow(1, 3, 3)}).defined());
 }

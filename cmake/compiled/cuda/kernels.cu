@@ -1,6 +1,7 @@
 // The table of cuda/kernels.hpp, compiled by nvcc: a program that has this object has the kernels.
 #include <rlalgo/cuda/adamw_8bit.cuh>
 #include <rlalgo/cuda/decode_attention.cuh>
+#include <rlalgo/cuda/dequantise.cuh>
 #include <rlalgo/cuda/draw.cuh>
 #include <rlalgo/cuda/dropout.cuh>
 #include <rlalgo/cuda/gated.cuh>
@@ -12,6 +13,7 @@
 #include <rlalgo/cuda/rms_norm.cuh>
 #include <rlalgo/cuda/rotate.cuh>
 #include <rlalgo/cuda/segment_sum.cuh>
+#include <rlalgo/cuda/unrolled_heads.cuh>
 
 namespace rlalgo::cuda {
 
@@ -51,6 +53,9 @@ const Kernels table{.rms_norm = launched<rms_norm, RmsNorm>,
                     .gated_gradient = launched<gated_gradient, GatedGradient>,
                     .segment_sum = launched<segment_sum, SegmentSum>,
                     .heads = launched<heads, Heads>,
+                    .unrolled_heads = launched<unrolled_heads, UnrolledHeads>,
+                    .unrolled_heads_gradient = launched<unrolled_heads_gradient, UnrolledHeadsGradient>,
+                    .dequantise = launched<dequantise, Dequantise>,
                     .page_write = launched<page_write, PageWrite>,
                     .decode_attention = launched<decode_attention, DecodeAttention>,
                     .log_prob_tile = launched<log_prob_tile, LogProbTile>,

@@ -134,6 +134,59 @@ struct Heads {
 };
 inline constexpr int heads_width = 256;
 
+// What attention over a whole batch reads, of each token's queries, keys and values as their maps give them: queries and keys normalised per
+// head where there are weights (as RmsNorm, each head by itself) and rotated (as Rotate); the queries, and behind each other the keys and
+// values of tokens[0], tokens[1], … Index 0 is of queries, 1 of keys, 2 of values.
+struct UnrolledHeads {
+  const void* from[3] = {};              // [rows, heads, head_dim], [rows, kv_heads, head_dim] ×2
+  std::int64_t stride[3] = {};           // elements from one row of these to the next
+  const void* weight[2] = {};            // [head_dim] each, or null: no norm
+  const float* cosine = nullptr;         // [rows, half], or null: no rotation
+  const float* sine = nullptr;           //
+  const std::int64_t* tokens = nullptr;  // [keys], or null: every row once
+  void* to[3] = {};                      // [rows, heads, head_dim], [keys, kv_heads, head_dim] ×2
+  std::int64_t rows = 0, keys = 0, heads = 0, kv_heads = 0, head_dim = 0,
+               half = 0;  // head_dim is even, at most heads_width
+  float epsilon = 0.0F;
+  bool one_more = false, once = false, interleaved = false;
+  Element element = Element::float32;
+};
+// The gradients of `of.from`, of those of `of.to`. A row's are summed over its keys, order[first[row]] … order[first[row + 1] − 1].
+struct UnrolledHeadsGradient {
+  UnrolledHeads of;                     // its `to` is not used
+  const void* grad[3] = {};             // as of.to
+  const std::int64_t* first = nullptr;  // [rows + 1]
+  const std::int64_t* order = nullptr;  // [keys]; both null: every row has one key, its own
+  void* out[3] = {};                    // as of.from
+  std::int64_t out_stride[3] = {};
+  void* grad_weight[2] = {};  // added to; null: not wanted
+  float* partial = nullptr;   // [2, unrolled_heads_chunks(rows, heads), head_dim], where one is
+};
+// Gradients of the weights are summed in so many chunks.
+[[nodiscard]] constexpr std::int64_t unrolled_heads_chunks(std::int64_t rows, std::int64_t heads) {
+  constexpr std::int64_t least = 64, most = 264;
+  const std::int64_t chunks = (rows * heads + least - 1) / least;
+  return chunks < most ? chunks : most;
+}
+
+// Elements [row, row + rows) × [column, column + columns) of a matrix in bits (model/quantised_weight.hpp), float32 and rounded once. Of 4
+// bits: values[code]·scale of the block; of 8: code·(scale of the row·(1/127)).
+struct Dequantise {
+  const std::uint8_t* codes = nullptr;  // of 4 bits two in a byte, the first in the upper half; of 8 signed
+  const void* scales = nullptr;  // of 4 bits [·] of blocks, float32 or (nested) codes; of 8 float32 [·] of rows
+  const float* scale_values = nullptr;  // [256] nested: what codes of scales stand for, times
+  const float* scale_scales = nullptr;  // [·] of groups of blocks,
+  float scale_offset = 0.0F;            // and this besides; null: not nested
+  float values[16] = {};                // of 4 bits: what codes stand for
+  int bits = 4;
+  std::int64_t width = 0;  // of the whole matrix
+  std::int64_t row = 0, rows = 0, column = 0, columns = 0;
+  std::int64_t block = 0, group = 0;  // powers of two
+  void* out = nullptr;                // [rows, columns]
+  Element element = Element::float32;
+};
+inline constexpr std::int64_t dequantise_most = std::int64_t{1} << 31U;  // rows·columns are fewer
+
 // Puts keys and values of rows to their places.
 struct PageWrite {
   const void* k = nullptr;
@@ -320,6 +373,9 @@ struct Kernels {
   int (*gated_gradient)(const GatedGradient&, Stream) = nullptr;
   int (*segment_sum)(const SegmentSum&, Stream) = nullptr;
   int (*heads)(const Heads&, Stream) = nullptr;
+  int (*unrolled_heads)(const UnrolledHeads&, Stream) = nullptr;
+  int (*unrolled_heads_gradient)(const UnrolledHeadsGradient&, Stream) = nullptr;
+  int (*dequantise)(const Dequantise&, Stream) = nullptr;
   int (*page_write)(const PageWrite&, Stream) = nullptr;
   int (*decode_attention)(const DecodeAttention&, Stream) = nullptr;
   int (*log_prob_tile)(const LogProbTile&, Stream) = nullptr;
@@ -356,11 +412,13 @@ enum class Kernel {
   dropout,
   adamw_8bit,
   product_8bit,
+  unrolled_heads,
+  dequantise,
   flash_attention
 };
-inline constexpr std::array<std::string_view, 11> kernel_names{
-    "rms_norm", "rotate",  "gated",      "segment_sum",  "decode_attention", "log_prob",
-    "draw",     "dropout", "adamw_8bit", "product_8bit", "flash_attention"};
+inline constexpr std::array<std::string_view, 13> kernel_names{
+    "rms_norm", "rotate",     "gated",        "segment_sum",    "decode_attention", "log_prob",       "draw",
+    "dropout",  "adamw_8bit", "product_8bit", "unrolled_heads", "dequantise",       "flash_attention"};
 
 namespace detail {
 inline std::array<bool, kernel_names.size()>& switched_off() {

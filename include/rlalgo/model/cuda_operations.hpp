@@ -4,7 +4,8 @@
 // add_rows sums in the order of the rows, without atomics: equal inputs give equal bits.
 // attention is one call for all segments, each with the keys of all that it sees: keys that segments share are copied for each, and
 // their gradients summed in the order of the segments. Where there is no such call for the tensors (a cap, another dtype or width), or for
-// a part of a plan, it goes piece by piece.
+// a part of a plan, it goes piece by piece. Before that call one kernel makes what it reads of a joined product of queries, keys and values
+// (raw_heads.hpp), and behind its gradient one makes that of the product.
 //
 // Shapes and dtypes: those of operations.hpp. Errors: those of tensor/cuda_kernels.hpp.
 #pragma once
@@ -16,6 +17,7 @@
 #include <rlalgo/model/aten_operations.hpp>
 #include <rlalgo/model/layer_spec.hpp>
 #include <rlalgo/model/operations.hpp>
+#include <rlalgo/model/raw_heads.hpp>
 #include <rlalgo/model/rope.hpp>
 #include <rlalgo/tensor/cuda_kernels.hpp>
 #include <rlalgo/tensor/tensor.hpp>
@@ -26,7 +28,7 @@ namespace rlalgo::model {
   return act == Activation::silu ? cuda::Activation::silu : cuda::Activation::gelu_tanh;
 }
 
-class CudaOperations : public AtenOperations {
+class CudaOperations : public AtenOperations, private RawHeadsAttention {
  public:
   // `kernels` outlive it.
   explicit CudaOperations(const tensor::OwnKernels& kernels = tensor::own_kernels()) : kernels_(&kernels) {}
@@ -46,13 +48,16 @@ class CudaOperations : public AtenOperations {
                                     const Tensor& up) const override;
 
   // What AtenOperations needs, and behind it, where attention in one call is there: ends of queries and of keys; and where segments see
-  // ancestors the tokens of the keys [K], sorted by token, with the order that sorts them.
+  // ancestors the tokens of the keys [K], sorted by token, with the order that sorts them and the place of each token's first one [T + 1].
   [[nodiscard]] RLALGO_INLINE AttentionLayout lay_out(AttentionPlan plan, at::Device device) const override;
   [[nodiscard]] RLALGO_INLINE AttentionOutput attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                                         const AttentionLayout& layout) const override;
   [[nodiscard]] RLALGO_INLINE AttentionGradient attention_backward(const Tensor& grad, const Tensor& q, const Tensor& k,
                                                                    const Tensor& v, const AttentionOutput& out,
                                                                    const AttentionLayout& layout) const override;
+
+  [[nodiscard]] RLALGO_INLINE const RawHeadsAttention* of_raw_heads(const RawHeads& heads,
+                                                                    const AttentionLayout& layout) const override;
 
   [[nodiscard]] RLALGO_INLINE Tensor dropout(const Tensor& x, const DropoutMask& mask) const override;
 
@@ -64,7 +69,7 @@ class CudaOperations : public AtenOperations {
   struct Unrolled {
     const tensor::VarlenAttention* attention = nullptr;  // null: piece by piece
     tensor::VarlenSequences sequences = {};
-    Tensor tokens, sorted, order;  // [K]; undefined: keys are the tokens themselves
+    Tensor tokens, sorted, order, first;  // [K] ×3, [T + 1]; undefined: keys are the tokens themselves
 
     [[nodiscard]] Tensor keys(const Tensor& x) const { return tokens.defined() ? x.index_select(0, tokens) : x; }
   };
@@ -72,6 +77,14 @@ class CudaOperations : public AtenOperations {
   // Rows of k and v [K, …] summed by their tokens.
   [[nodiscard]] std::pair<Tensor, Tensor> summed(const Tensor& k, const Tensor& v, const Unrolled& by,
                                                  std::int64_t tokens) const;
+
+  [[nodiscard]] RLALGO_INLINE AttentionOutput raw_attention(const RawHeads& heads,
+                                                            const AttentionLayout& layout) const override;
+  [[nodiscard]] RLALGO_INLINE AttentionGradient raw_attention_backward(const Tensor& grad, const RawHeads& heads,
+                                                                       const AttentionOutput& out,
+                                                                       const AttentionLayout& layout,
+                                                                       const Tensor& grad_q_norm,
+                                                                       const Tensor& grad_k_norm) const override;
 
   const tensor::OwnKernels* kernels_;
 };

@@ -22,6 +22,7 @@
 #include <rlalgo/model/joined_maps.hpp>
 #include <rlalgo/model/linear.hpp>
 #include <rlalgo/model/operations.hpp>
+#include <rlalgo/model/raw_heads.hpp>
 #include <rlalgo/model/ring_attention.hpp>
 #include <rlalgo/model/rope.hpp>
 #include <rlalgo/model/router_load.hpp>
@@ -57,12 +58,22 @@ struct LayerContext {
     AttentionOutput out = ring != nullptr ? ring->forward(q, k, v) : operations.attention(q, k, v, layout);
     return sinks.defined() ? with_sinks(out, sinks) : out;
   }
-  [[nodiscard]] AttentionGradient attend_backward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
-                                                  const AttentionOutput& out, const Tensor& sinks) const {
+  void sink_backward(const Tensor& grad, const AttentionOutput& out, const Tensor& sinks) const {
     if (const Tensor gradient = gradient_buffer(sinks); gradient.defined())
       add_sink_gradient(gradient, grad, out, sinks);
+  }
+  [[nodiscard]] AttentionGradient attend_backward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
+                                                  const AttentionOutput& out, const Tensor& sinks) const {
+    sink_backward(grad, out, sinks);
     return ring != nullptr ? ring->backward(grad, q, k, v, out)
                            : operations.attention_backward(grad, q, k, v, out, layout);
+  }
+  // Attention that takes q [T, n·D], k and v [T, kv·D] as the layer's maps give them, and what it takes; null: there is none.
+  [[nodiscard]] std::pair<RawHeads, const RawHeadsAttention*> of_raw_heads(const LayerWeights& w, const Tensor& q,
+                                                                           const Tensor& k, const Tensor& v) const {
+    RawHeads raw{q, k, v, config.head_dim, w.q_norm, w.k_norm, config.norm, spec.rotary() ? rope : nullptr};
+    const RawHeadsAttention* const takes = ring == nullptr ? operations.of_raw_heads(raw, layout) : nullptr;
+    return {std::move(raw), takes};
   }
   // x itself where the layer has no such norm.
   [[nodiscard]] RmsNormOutput norm(const Tensor& x, const Tensor& weight) const {
@@ -86,8 +97,10 @@ struct LayerContext {
 // What the backward pass of a layer needs. What is cheap to compute again is not kept: the two normalised inputs, which the
 // gradients of the weights are products with, and act(gate) · up.
 struct LayerTape {
-  Tensor input, q, k, v;  // [T, H], [T, n, D], [T, kv, D] ×2 (q and k as the attention saw them)
-  Tensor raw_q, raw_k;    // before the norm per head
+  Tensor input, q, k,
+      v;  // [T, H], [T, n, D], [T, kv, D] ×2 (q and k as the attention saw them); of raw heads [T, n·D], [T, kv·D] ×2
+  Tensor raw_q, raw_k;  // before the norm per head
+  bool raw = false;     // whether attention took raw heads
   Tensor input_scale, q_scale, k_scale, middle_scale;
   AttentionOutput attention;
   Tensor output_gate;       // [T, n·D], where the layer has one
@@ -119,7 +132,19 @@ struct Projections {
 
 [[nodiscard]] inline Projections project(const LayerContext& context, const LayerWeights& w, const Tensor& x) {
   const DropoutDraw& drop = context.dropout;
+  const std::int64_t queries = context.config.heads * context.config.head_dim,
+                     keys = context.config.kv_heads * context.config.head_dim;
+  const auto raw_of = [&](const Tensor& y) {  // [T, (n + 2kv)·D]
+    return Projections{y.narrow(1, 0, queries), y.narrow(1, queries, keys), y.narrow(1, queries + keys, keys)};
+  };
+  const auto takes_columns = [&] {
+    const Projections like = raw_of(x.new_empty({0, queries + 2 * keys}));
+    return context.of_raw_heads(w, like.q, like.k, like.v).second != nullptr;
+  };
   if (!context.spec.fused_qkv) {
+    if (!context.spec.output_gate)
+      if (const auto all = joined(x, {&w.q_proj, &w.k_proj, &w.v_proj}); all && takes_columns())
+        return raw_of(all->forward(x));
     Projections out{linear(x, w.q_proj, drop), linear(x, w.k_proj, drop), linear(x, w.v_proj, drop)};
     if (context.spec.output_gate) {
       const std::int64_t d = context.config.head_dim;
@@ -129,10 +154,9 @@ struct Projections {
     }
     return out;
   }
-  const std::int64_t queries = context.config.heads * context.config.head_dim,
-                     keys = context.config.kv_heads * context.config.head_dim;
-  const Tensor y = linear(x, w.qkv_proj, drop);
-  return {columns(y, 0, queries), columns(y, queries, keys), columns(y, queries + keys, keys)};
+  const Projections apart = raw_of(linear(x, w.qkv_proj, drop));
+  if (takes_columns()) return apart;
+  return {apart.q.contiguous(), apart.k.contiguous(), apart.v.contiguous()};
 }
 
 // ∂x; `x()` is asked for what the maps saw, where they want it.
@@ -141,11 +165,11 @@ template <class Input>
                                       const Input& x) {
   const DropoutDraw& drop = context.dropout;
   if (context.spec.fused_qkv)
-    return linear_backward(w.qkv_proj, tensor::concatenate({grad.q, grad.k, grad.v}, 1),
-                           wants_input(w.qkv_proj) ? x() : Tensor(), {}, drop);
+    return linear_backward(w.qkv_proj, as_columns({grad.q, grad.k, grad.v}), wants_input(w.qkv_proj) ? x() : Tensor(),
+                           {}, drop);
   if (!context.spec.output_gate)
     if (const auto all = joined(grad.q, {&w.q_proj, &w.k_proj, &w.v_proj}))
-      return all->backward(tensor::concatenate({grad.q, grad.k, grad.v}, 1), wants_input(w.q_proj) ? x() : Tensor());
+      return all->backward(as_columns({grad.q, grad.k, grad.v}), wants_input(w.q_proj) ? x() : Tensor());
   const Tensor input = wants_input(w.q_proj) || wants_input(w.k_proj) || wants_input(w.v_proj) ? x() : Tensor();
   Tensor grad_q = grad.q;
   if (context.spec.output_gate) {
@@ -183,7 +207,7 @@ template <class Input>
   if (context.spec.fused_gate_up)
     return linear_backward(w.gate_up_proj, tensor::concatenate({grad.gate, grad.up}, 1),
                            wants_input(w.gate_up_proj) ? x() : Tensor(), {}, drop);
-  if (const Tensor both = side_by_side(grad.gate, grad.up); both.defined())
+  if (const Tensor both = side_by_side({grad.gate, grad.up}); both.defined())
     if (const auto all = joined(both, {&w.gate_proj, &w.up_proj}))
       return all->backward(both, wants_input(w.gate_proj) ? x() : Tensor());
   const Tensor input = wants_input(w.gate_proj) || wants_input(w.up_proj) ? x() : Tensor();
@@ -219,6 +243,23 @@ template <class Input>
   const Operations& ops = context.operations;
   const std::int64_t tokens = x.size(0);
   const Projections projected = project(context, w, x);
+  const auto gated = [&](const AttentionOutput& attention) {
+    const Tensor value = attention.value.view({tokens, c.heads * c.head_dim});
+    return projected.gate.defined() ? value.mul(projected.gate.sigmoid()) : value;
+  };
+  if (const auto [raw, takes] = context.of_raw_heads(w, projected.q, projected.k, projected.v); takes != nullptr) {
+    AttentionOutput attention = takes->raw_attention(raw, context.layout);
+    if (w.sinks.defined()) attention = with_sinks(attention, w.sinks);
+    if (tape != nullptr) {
+      tape->q = raw.q;
+      tape->k = raw.k;
+      tape->v = raw.v;
+      tape->raw = true;
+      tape->attention = attention;
+      tape->output_gate = projected.gate;
+    }
+    return gated(attention);
+  }
   Tensor q = projected.q.view({tokens, c.heads, c.head_dim});
   Tensor k = projected.k.view({tokens, c.kv_heads, c.head_dim});
   const Tensor v = projected.v.view({tokens, c.kv_heads, c.head_dim});
@@ -245,8 +286,7 @@ template <class Input>
     tape->attention = attention;
     tape->output_gate = projected.gate;
   }
-  const Tensor value = attention.value.view({tokens, c.heads * c.head_dim});
-  return projected.gate.defined() ? value.mul(projected.gate.sigmoid()) : value;
+  return gated(attention);
 }
 
 // ∂ of normalised x, which `x()` gives, of ∂ [T, …] of what o_proj was given.
@@ -261,6 +301,15 @@ template <class Input>
     const Tensor share = tape.output_gate.sigmoid();
     grad_gate = grad.mul(tape.attention.value.view({tokens, queries})).mul_(share).mul_(share.neg().add_(1.0));
     grad = grad.mul(share);
+  }
+  if (tape.raw) {
+    const auto [raw, takes] = context.of_raw_heads(w, tape.q, tape.k, tape.v);
+    const AttentionOutput attention = std::exchange(tape.attention, AttentionOutput());
+    const Tensor heads = grad.view({tokens, c.heads, c.head_dim});
+    context.sink_backward(heads, attention, w.sinks);
+    const AttentionGradient g = takes->raw_attention_backward(heads, raw, attention, context.layout,
+                                                              gradient_buffer(w.q_norm), gradient_buffer(w.k_norm));
+    return project_backward(context, w, {g.q, g.k, g.v, grad_gate}, x);
   }
   AttentionGradient g = context.attend_backward(grad.view({tokens, c.heads, c.head_dim}), tape.q, tape.k, tape.v,
                                                 tape.attention, w.sinks);

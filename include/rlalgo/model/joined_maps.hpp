@@ -47,13 +47,24 @@ namespace detail {
   return memory_at(parts.front(), parts.front().storage_offset(), shape, parts.front().strides());
 }
 
-// a and b [S, I] as [a b] where they are the halves of one [S, 2I]; undefined where they are not.
-[[nodiscard]] inline Tensor side_by_side(const Tensor& a, const Tensor& b) {
-  const std::int64_t rows = a.size(0), width = a.size(1);
-  if (a.sizes() != b.sizes() || !a.is_alias_of(b) || b.storage_offset() != a.storage_offset() + width ||
-      a.strides() != b.strides() || a.stride(1) != 1 || a.stride(0) != 2 * width)
-    return {};
-  return memory_at(a, a.storage_offset(), {rows, 2 * width}, {2 * width, 1});
+// a [S, I₁], b [S, I₂], … as [a b …] where they are the columns of one [S, Σ I]; undefined where they are not.
+[[nodiscard]] inline Tensor side_by_side(std::initializer_list<Tensor> parts) {
+  const Tensor& first = *parts.begin();
+  std::int64_t width = 0;
+  for (const Tensor& part : parts) {
+    if (part.size(0) != first.size(0) || !part.is_alias_of(first) || part.scalar_type() != first.scalar_type() ||
+        part.storage_offset() != first.storage_offset() + width || part.stride(1) != 1 ||
+        part.stride(0) != first.stride(0))
+      return {};
+    width += part.size(1);
+  }
+  if (first.stride(0) != width) return {};
+  return memory_at(first, first.storage_offset(), {first.size(0), width}, {width, 1});
+}
+// The same, copied side by side where they are not.
+[[nodiscard]] inline Tensor as_columns(std::initializer_list<Tensor> parts) {
+  const Tensor whole = side_by_side(parts);
+  return whole.defined() ? whole : tensor::concatenate({parts.begin(), parts.end()}, 1);
 }
 
 }  // namespace detail

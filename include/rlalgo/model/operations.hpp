@@ -45,6 +45,9 @@ struct RmsNormOutput {
 
 enum class Rotation { forward, backward };
 
+struct RawHeads;  // raw_heads.hpp
+class RawHeadsAttention;
+
 // An attention plan, and what an implementation keeps on its device for it. Made once per pass, used by every layer.
 struct AttentionLayout {
   AttentionPlan plan;
@@ -110,6 +113,11 @@ class Operations {
   [[nodiscard]] virtual AttentionGradient attention_backward(const Tensor& grad, const Tensor& q, const Tensor& k,
                                                              const Tensor& v, const AttentionOutput& out,
                                                              const AttentionLayout& layout) const = 0;
+  // Attention that takes such heads with such a layout as their maps give them; null: norms and rotations are operations of their own.
+  [[nodiscard]] virtual const RawHeadsAttention* of_raw_heads(const RawHeads& /*heads*/,
+                                                              const AttentionLayout& /*layout*/) const {
+    return nullptr;
+  }
   // Further keys, [T', kv, D], that the queries see: merged into `out`. The layout has cross pieces only.
   virtual void attend_further(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionLayout& layout,
                               AttentionOutput& out) const = 0;

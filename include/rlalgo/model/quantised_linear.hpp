@@ -7,7 +7,7 @@
 // Ŵ is what the codes stand for (quantised_weight.hpp). Source: Dettmers et al., arXiv 2305.14314, eq. 5. A tile holds whole sums:
 // an output is the sum that one product with all of Ŵ would have, so tiles change no more than the kernel's own blocking does.
 // Shapes: x [R, in], W [out, in], y [R, out]. Dtypes: x and ∂y are converted to QuantisedWeight::compute(), and so are Ŵ and b; y and
-// ∂x have the dtype of x and ∂y. Memory beside in- and outputs: `tile_elements` numbers.
+// ∂x have the dtype of x and ∂y. Memory beside in- and outputs: QuantisedWeight::tile() numbers.
 #pragma once
 
 #include <algorithm>
@@ -20,16 +20,14 @@
 
 namespace rlalgo::model {
 
-inline constexpr std::int64_t tile_elements = std::int64_t{1} << 22U;
-
 namespace detail {
 
-// f(begin, count) for stretches of `total` lines with `across` elements each, of at most tile_elements. They begin at multiples of 64,
+// f(begin, count) for stretches of `total` lines with `across` elements each, of at most w.tile(). They begin at multiples of 64,
 // which keeps a tile's blocks whole.
 template <class F>
-void each_tile(std::int64_t total, std::int64_t across, F&& f) {
+void each_tile(const QuantisedWeight& w, std::int64_t total, std::int64_t across, F&& f) {
   constexpr std::int64_t step = 64;
-  const std::int64_t lines = std::max(step, tile_elements / std::max<std::int64_t>(1, across) / step * step);
+  const std::int64_t lines = std::max(step, w.tile() / std::max<std::int64_t>(1, across) / step * step);
   for (std::int64_t begin = 0; begin < total; begin += lines) f(begin, std::min(lines, total - begin));
 }
 
@@ -39,7 +37,7 @@ void each_tile(std::int64_t total, std::int64_t across, F&& f) {
 [[nodiscard]] inline Tensor quantised_product(const Tensor& x, const QuantisedWeight& w, const Tensor& bias = {}) {
   const Tensor input = x.to(w.compute());
   Tensor out = tensor::empty({x.size(0), w.rows()}, input.options());
-  detail::each_tile(w.rows(), w.columns(), [&](std::int64_t begin, std::int64_t count) {
+  detail::each_tile(w, w.rows(), w.columns(), [&](std::int64_t begin, std::int64_t count) {
     const Tensor tile = w.part(begin, count, 0, w.columns(), w.compute());
     tensor::addmm_(out.narrow(1, begin, count), input, tile.t(), 0.0);
   });
@@ -52,7 +50,7 @@ void each_tile(std::int64_t total, std::int64_t across, F&& f) {
   const Tensor grad = grad_y.to(w.compute());
   const bool adds = grad_x.defined() && grad_x.scalar_type() == w.compute();
   Tensor out = adds ? grad_x : tensor::empty({grad.size(0), w.columns()}, grad.options());
-  detail::each_tile(w.columns(), w.rows(), [&](std::int64_t begin, std::int64_t count) {
+  detail::each_tile(w, w.columns(), w.rows(), [&](std::int64_t begin, std::int64_t count) {
     const Tensor tile = w.part(0, w.rows(), begin, count, w.compute());
     tensor::addmm_(out.narrow(1, begin, count), grad, tile, adds ? 1.0 : 0.0);
   });
@@ -65,7 +63,7 @@ void each_tile(std::int64_t total, std::int64_t across, F&& f) {
 [[nodiscard]] inline Tensor quantised_row_norm(const QuantisedWeight& w, const Tensor& a, const Tensor& b,
                                                double scale) {
   Tensor out = tensor::empty({w.rows()}, a.options().requires_grad(false));
-  detail::each_tile(w.rows(), w.columns(), [&](std::int64_t begin, std::int64_t count) {
+  detail::each_tile(w, w.rows(), w.columns(), [&](std::int64_t begin, std::int64_t count) {
     const Tensor tile = w.part(begin, count, 0, w.columns(), w.compute()).to(a.scalar_type());
     out.narrow(0, begin, count)
         .copy_(tensor::euclidean_norm(tensor::addmm(tile, b.narrow(0, begin, count), a, 1.0, scale), 1));

@@ -66,9 +66,12 @@ class QuantisedWeight {
                             at::ScalarType type) const;
   [[nodiscard]] Tensor dense(at::ScalarType type) const { return part(0, rows_, 0, columns_, type); }
 
-  // The same by ATen's operators alone, which is what a device has.
+  // The same by ATen's operators alone: on a device that has no kernel for it (cuda/dequantise.cuh).
   [[nodiscard]] Tensor part_by_operators(std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns,
                                          at::ScalarType type) const;
+
+  // Elements that a product makes whole at a time: more where a kernel makes them.
+  [[nodiscard]] std::int64_t tile() const;
 
   // Rows [row, row + rows) into memory, by the calling thread; of weights in the host's memory.
   void write_rows(std::int64_t row, std::int64_t rows, float* out) const { write(row, rows, 0, columns_, out); }

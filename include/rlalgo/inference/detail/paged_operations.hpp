@@ -73,6 +73,12 @@ class PagedOperations final : public model::CudaOperations {
            page_places(config_, pages_, 0).head_stride % 8 == 0;
   }
 
+  // Keys and values go to pages as they are rotated.
+  [[nodiscard]] const model::RawHeadsAttention* of_raw_heads(const model::RawHeads& /*heads*/,
+                                                             const model::AttentionLayout& /*layout*/) const override {
+    return nullptr;
+  }
+
   void begin(const PagedRows& rows) { rows_ = &rows; }
   void enter_layer(std::int64_t layer) {
     layer_ = layer;

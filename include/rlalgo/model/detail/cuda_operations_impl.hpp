@@ -187,7 +187,10 @@ RLALGO_INLINE AttentionLayout CudaOperations::lay_out(AttentionPlan plan, at::De
     return tokens[static_cast<std::size_t>(a)] < tokens[static_cast<std::size_t>(b)];
   });
   for (const std::int64_t place_of : order) sorted.push_back(tokens[static_cast<std::size_t>(place_of)]);
-  for (const auto& values : {tokens, sorted, order})
+  std::vector<std::int64_t> first(static_cast<std::size_t>(out.plan.tokens) + 1, 0);
+  for (const std::int64_t token : sorted) ++first[static_cast<std::size_t>(token) + 1];
+  std::partial_sum(first.begin(), first.end(), first.begin());
+  for (const auto& values : {tokens, sorted, order, first})
     out.tensors.push_back(tensor::from_values(values, place.dtype(at::kLong)));
   return out;
 }
@@ -210,6 +213,7 @@ RLALGO_INLINE CudaOperations::Unrolled CudaOperations::unrolled(const Tensor& q,
   out.tokens = layout.tensors[at + 2];
   out.sorted = layout.tensors[at + 3];
   out.order = layout.tensors[at + 4];
+  out.first = layout.tensors[at + 5];
   return out;
 }
 
@@ -231,6 +235,122 @@ RLALGO_INLINE AttentionGradient CudaOperations::attention_backward(const Tensor&
                              {out.value.contiguous(), out.log_sum.t().contiguous()}, by.sequences);
   const auto [grad_k, grad_v] = summed(g.k, g.v, by, k.size(0));
   return {g.q, grad_k, grad_v};
+}
+
+namespace detail {
+
+// x [T, m·D] whose rows may lie apart.
+[[nodiscard]] inline bool has_rows(const Tensor& x) { return x.dim() == 2 && x.stride(1) == 1; }
+
+[[nodiscard]] inline cuda::UnrolledHeads unrolled_heads(const RawHeads& raw, const Tensor& tokens) {
+  cuda::UnrolledHeads out;
+  const Tensor* const from[] = {&raw.q, &raw.k, &raw.v};
+  for (std::size_t i = 0; i < 3; ++i) {
+    out.from[i] = from[i]->const_data_ptr();
+    out.stride[i] = from[i]->stride(0);
+  }
+  if (raw.q_norm.defined()) {
+    out.weight[0] = raw.q_norm.const_data_ptr();
+    out.weight[1] = raw.k_norm.const_data_ptr();
+  }
+  if (raw.rope != nullptr) {
+    out.cosine = raw.rope->cosine.const_data_ptr<float>();
+    out.sine = raw.rope->sine.const_data_ptr<float>();
+    out.half = raw.rope->cosine.size(1);
+    out.interleaved = raw.rope->interleaved;
+  }
+  out.tokens = tokens.defined() ? tokens.const_data_ptr<std::int64_t>() : nullptr;
+  out.rows = raw.q.size(0);
+  out.keys = tokens.defined() ? tokens.size(0) : out.rows;
+  out.head_dim = raw.head_dim;
+  out.heads = raw.q.size(1) / raw.head_dim;
+  out.kv_heads = raw.k.size(1) / raw.head_dim;
+  out.epsilon = static_cast<float>(raw.norm.epsilon);
+  out.one_more = raw.norm.unit_offset;
+  out.once = raw.norm.rounded_once;
+  out.element = tensor::element_of(raw.q);
+  return out;
+}
+
+// What attention reads: [T, n, D], [K, kv, D] ×2.
+struct ReadHeads {
+  Tensor q, k, v;
+};
+[[nodiscard]] inline ReadHeads read_heads(const cuda::Kernels& own, const RawHeads& raw, cuda::UnrolledHeads a) {
+  const ReadHeads out{raw.q.new_empty({a.rows, a.heads, a.head_dim}), raw.q.new_empty({a.keys, a.kv_heads, a.head_dim}),
+                      raw.q.new_empty({a.keys, a.kv_heads, a.head_dim})};
+  a.to[0] = out.q.mutable_data_ptr();
+  a.to[1] = out.k.mutable_data_ptr();
+  a.to[2] = out.v.mutable_data_ptr();
+  tensor::launch(own, own.unrolled_heads, a, cuda::Kernel::unrolled_heads, raw.q);
+  return out;
+}
+
+}  // namespace detail
+
+RLALGO_INLINE const RawHeadsAttention* CudaOperations::of_raw_heads(const RawHeads& raw,
+                                                                    const AttentionLayout& layout) const {
+  const auto takes = [&](const Tensor& like) {
+    return kernels().take(cuda::Kernel::unrolled_heads, like, raw.q_norm, raw.k_norm) != nullptr;
+  };
+  const std::int64_t dim = raw.head_dim;
+  if (dim % 2 != 0 || dim > cuda::heads_width || !takes(raw.q.new_empty({0}))) return nullptr;
+  for (const Tensor* x : {&raw.q, &raw.k, &raw.v})
+    if (!detail::has_rows(*x) || x->scalar_type() != raw.q.scalar_type() || x->device() != raw.q.device())
+      return nullptr;
+  if (raw.q_norm.defined() != raw.k_norm.defined()) return nullptr;
+  if (raw.q_norm.defined() && (raw.norm.centred || raw.q_norm.numel() != dim || raw.k_norm.numel() != dim))
+    return nullptr;
+  if (raw.rope != nullptr)
+    for (const Tensor* x : {&raw.rope->cosine, &raw.rope->sine})
+      if (x->scalar_type() != at::kFloat || !x->is_contiguous() || x->device() != raw.q.device()) return nullptr;
+  return unrolled(raw.q.new_empty({0, raw.q.size(1) / dim, dim}), layout).attention != nullptr ? this : nullptr;
+}
+
+RLALGO_INLINE AttentionOutput CudaOperations::raw_attention(const RawHeads& raw, const AttentionLayout& layout) const {
+  const Unrolled by = unrolled(raw.q.new_empty({0, raw.q.size(1) / raw.head_dim, raw.head_dim}), layout);
+  const detail::ReadHeads read = detail::read_heads(*kernels().table, raw, detail::unrolled_heads(raw, by.tokens));
+  const tensor::VarlenOutput out = by.attention->forward(read.q, read.k, read.v, by.sequences);
+  return {out.value, out.log_sum.t()};
+}
+
+RLALGO_INLINE AttentionGradient CudaOperations::raw_attention_backward(const Tensor& grad, const RawHeads& raw,
+                                                                       const AttentionOutput& out,
+                                                                       const AttentionLayout& layout,
+                                                                       const Tensor& grad_q_norm,
+                                                                       const Tensor& grad_k_norm) const {
+  const Unrolled by = unrolled(raw.q.new_empty({0, raw.q.size(1) / raw.head_dim, raw.head_dim}), layout);
+  const cuda::Kernels& own = *kernels().table;
+  cuda::UnrolledHeadsGradient a{.of = detail::unrolled_heads(raw, by.tokens)};
+  const detail::ReadHeads read = detail::read_heads(own, raw, a.of);
+  const tensor::VarlenGradient g =
+      by.attention->backward(grad.to(raw.q.scalar_type()).contiguous(), read.q, read.k, read.v,
+                             {out.value.contiguous(), out.log_sum.t().contiguous()}, by.sequences);
+  const std::int64_t queries = raw.q.size(1), keys = raw.k.size(1);
+  const Tensor all = raw.q.new_empty({raw.q.size(0), queries + 2 * keys});
+  const AttentionGradient result{all.narrow(1, 0, queries), all.narrow(1, queries, keys),
+                                 all.narrow(1, queries + keys, keys)};
+  const Tensor* const grads[] = {&g.q, &g.k, &g.v};
+  const Tensor* const outs[] = {&result.q, &result.k, &result.v};
+  for (std::size_t i = 0; i < 3; ++i) {
+    a.grad[i] = grads[i]->const_data_ptr();
+    a.out[i] = outs[i]->mutable_data_ptr();
+    a.out_stride[i] = all.size(1);
+  }
+  if (by.tokens.defined()) {
+    a.first = by.first.const_data_ptr<std::int64_t>();
+    a.order = by.order.const_data_ptr<std::int64_t>();
+  }
+  Tensor partial;  // read by the launch, whose memory is given back in the order of the stream
+  if (grad_q_norm.defined() || grad_k_norm.defined()) {
+    partial = tensor::empty({2, cuda::unrolled_heads_chunks(a.of.rows, a.of.heads), raw.head_dim},
+                            raw.q.options().dtype(at::kFloat));
+    a.partial = partial.mutable_data_ptr<float>();
+    if (grad_q_norm.defined()) a.grad_weight[0] = grad_q_norm.mutable_data_ptr();
+    if (grad_k_norm.defined()) a.grad_weight[1] = grad_k_norm.mutable_data_ptr();
+  }
+  tensor::launch(own, own.unrolled_heads_gradient, a, cuda::Kernel::unrolled_heads, raw.q);
+  return result;
 }
 
 RLALGO_INLINE Tensor CudaOperations::dropout(const Tensor& x, const DropoutMask& mask) const {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -23,8 +24,10 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/cpu/features.hpp>
 #include <rlalgo/cpu/lanes.hpp>
+#include <rlalgo/cuda/kernels.hpp>
 #include <rlalgo/model/quantised_weight.hpp>
 #include <rlalgo/tensor/blockwise_8bit.hpp>
+#include <rlalgo/tensor/cuda_kernels.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/on_threads.hpp>
 
@@ -277,8 +280,55 @@ void QuantisedWeight::write(std::int64_t row, std::int64_t rows, std::int64_t co
   }
 }
 
+namespace detail {
+
+[[nodiscard]] inline const cuda::Kernels* dequantises(const QuantisedWeight& w, at::ScalarType type) {
+  if (w.codes().device().is_cpu() || !w.codes().is_contiguous() || !w.scales().is_contiguous()) return nullptr;
+  if (w.scales().dim() == 2) return nullptr;  // scales of blocks of a row
+  const bool powers =
+      w.code() == WeightCode::int8 || (std::has_single_bit(static_cast<std::uint64_t>(w.block())) &&
+                                       std::has_single_bit(static_cast<std::uint64_t>(w.nested().group)));
+  return powers ? tensor::own_kernels().take(cuda::Kernel::dequantise, w.codes().new_empty({0}, type)) : nullptr;
+}
+
+// Undefined where there is no kernel for it.
+[[nodiscard]] inline Tensor part_by_kernel(const QuantisedWeight& w, std::int64_t row, std::int64_t rows,
+                                           std::int64_t column, std::int64_t columns, at::ScalarType type) {
+  const cuda::Kernels* const own = dequantises(w, type);
+  if (own == nullptr || rows * columns >= cuda::dequantise_most) return {};
+  const Tensor out = tensor::empty({rows, columns}, at::TensorOptions().dtype(type).device(w.codes().device()));
+  cuda::Dequantise a{.codes = static_cast<const std::uint8_t*>(w.codes().const_data_ptr()),
+                     .scales = w.scales().const_data_ptr(),
+                     .bits = w.code() == WeightCode::int8 ? 8 : 4,
+                     .width = w.columns(),
+                     .row = row,
+                     .rows = rows,
+                     .column = column,
+                     .columns = columns,
+                     .block = w.block(),
+                     .group = w.nested().group,
+                     .out = out.mutable_data_ptr(),
+                     .element = tensor::element_of(out)};
+  if (a.bits == 4) std::ranges::copy(values_of(w.code()), a.values);
+  if (const QuantisedWeight::Nested& nested = w.nested(); nested.scales.defined()) {
+    a.scale_values = nested.values.const_data_ptr<float>();
+    a.scale_scales = nested.scales.const_data_ptr<float>();
+    a.scale_offset = static_cast<float>(nested.offset);
+  }
+  tensor::launch(*own, own->dequantise, a, cuda::Kernel::dequantise, out);
+  return out;
+}
+
+}  // namespace detail
+
+RLALGO_INLINE std::int64_t QuantisedWeight::tile() const {
+  constexpr std::int64_t few = std::int64_t{1} << 22U, many = std::int64_t{1} << 26U;
+  return detail::dequantises(*this, compute_) != nullptr ? many : few;
+}
+
 RLALGO_INLINE Tensor QuantisedWeight::part(std::int64_t row, std::int64_t rows, std::int64_t column,
                                            std::int64_t columns, at::ScalarType type) const {
+  if (const Tensor out = detail::part_by_kernel(*this, row, rows, column, columns, type); out.defined()) return out;
   if (!codes_.device().is_cpu() || scales_.dim() == 2) return part_by_operators(row, rows, column, columns, type);
   const bool low = type == at::kBFloat16;
   const Tensor out = tensor::empty({rows, columns}, at::TensorOptions().dtype(low ? at::kBFloat16 : at::kFloat));
