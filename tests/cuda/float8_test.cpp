@@ -25,8 +25,8 @@ TEST_CASE("Codes of e4m3 stand for their numbers, and numbers are rounded to the
   const std::vector<float> small = normal<float>(1024, 2, 0.01);
   std::copy(small.begin(), small.end(), x.begin());
   const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  std::vector<float> special{0.0F,    -0.0F,  infinity, -infinity, nan,    -nan,  448.0F,
-                             447.99F, 464.0F, 463.9F,   1e30F,     -1e30F, 1e-40F};
+  std::vector<float> special{0.0F,    -0.0F,  infinity, -infinity, nan,   -nan,   448.0F,
+                             447.99F, 464.0F, 470.0F,   463.9F,    1e30F, -1e30F, 1e-40F};
   for (unsigned code = 0; code < 126; ++code) {  // each, halfway to the next, and a little to either side of that
     const auto number = [](unsigned of) { return wide(Float8{static_cast<std::uint8_t>(of)}); };
     const double low = number(code), half = (low + number(code + 1)) / 2;
