@@ -211,7 +211,15 @@ TEST_CASE("energy-based fine-tuning on a device prints the CPU's numbers, in bot
 TEST_CASE("bfloat16 on a device is the CPU's to rounding") {
   support::far::device();
   const Workshop w;
-  check_same(w.train("rl: dpo\nbf16: true\n" + pairs, "cpu"), w.train("rl: dpo\nbf16: true\n" + pairs, "far:0"), 6e-2);
+  const auto cpu = w.train("rl: dpo\nbf16: true\n" + pairs, "cpu"),
+             far = w.train("rl: dpo\nbf16: true\n" + pairs, "far:0");
+  check_same(cpu, far, 6e-2);
+  // What a step took of the device's memory at most: a model of 0.7 million weights with masters and moments, in GiB.
+  for (const char* name : {"memory/max_allocated (GiB)", "memory/max_active (GiB)", "memory/device_reserved (GiB)"}) {
+    CHECK_FALSE(cpu.front().contains(name));
+    CHECK(far.front().at(name).get<double>() > 0.7e6 * 14 / 1073741824.0);
+    CHECK(far.front().at(name).get<double>() < 1.0);
+  }
 }
 
 TEST_CASE("a run on a device that is stopped and resumed writes the same bytes") {

@@ -521,6 +521,7 @@ TEST_CASE("a pass that fails ends the requests that had a row in it, and others 
     config.cache_bytes = seed % 4 == 0 ? 0 : bytes_of(8 + random() % 12);
     config.eos_ids = {7};
     Bench bench(config);
+    bench.forward.apart = seed % 3 == 0;
     std::vector<RequestSpec> specs;
     std::vector<RequestId> ids;
     std::map<RequestId, int> failed;
@@ -580,4 +581,61 @@ TEST_CASE("a pass that fails with a request without a sink for that is the calle
   bench.scheduler.clear();
   bench.forward.fails = toy::ToyForward::Fails::never;
   CHECK(bench.run({.prompt = {1, 2}, .sampling = {.max_new_tokens = 4}}).completions[0].completion.ids.size() == 4);
+}
+
+TEST_CASE(
+    "where a device computes apart from the host, sinks hear of a token while the next pass runs, of all in order, and "
+    "to the end") {
+  Bench bench({.max_slots = 4, .prefill_rows = 64});
+  bench.forward.apart = true;
+  struct Heard {
+    std::vector<TokenId> ids;
+    std::vector<std::uint64_t> passes;  // that had begun by then
+    std::string text;
+    std::optional<Finish> last;
+  };
+  std::map<RequestId, Heard> heard;
+  const auto request = [&](std::uint32_t salt, std::int64_t tokens) {
+    RequestSpec spec{.prompt = prompt_of(8, salt), .sampling = {.max_new_tokens = tokens}, .text = true};
+    spec.top_log_probs = 2;
+    spec.on_token = [&](const inference::TokenEvent& token) {
+      Heard& one = heard[token.request];
+      CHECK(token.top.size() == 2);
+      one.ids.push_back(token.id);
+      one.passes.push_back(bench.forward.passes);
+      one.text += token.text;
+      one.last = token.finished;
+    };
+    return spec;
+  };
+  const RequestId a = bench.submit(request(1, 6)), b = bench.submit(request(2, 4));
+  RequestSpec stops = request(3, 6);
+  stops.stop_strings = {"never there"};
+  const RequestId c = bench.submit(std::move(stops));
+  bench.scheduler.drain();
+  for (const RequestId id : {a, b, c}) {
+    const CompletionResult& result = bench.ended.at(id).completions[0];
+    CHECK(heard.at(id).ids == result.completion.ids);
+    CHECK(heard.at(id).text == result.text);
+    CHECK(heard.at(id).last == Finish::length);
+    CHECK(result.completion.finish == Finish::length);
+  }
+  // Token i is drawn in pass i + 1; the last one ends its request, and those with stop strings cannot wait.
+  CHECK(heard.at(a).passes == std::vector<std::uint64_t>{2, 3, 4, 5, 6, 6});
+  CHECK(heard.at(b).passes == std::vector<std::uint64_t>{2, 3, 4, 4});
+  CHECK(heard.at(c).passes == std::vector<std::uint64_t>{1, 2, 3, 4, 5, 6});
+  // A request that is cancelled has heard of all that was drawn.
+  const RequestId d = bench.submit(request(4, 50));
+  for (int i = 0; i < 5; ++i) bench.scheduler.step();
+  CHECK(heard.at(d).ids.size() == 4);
+  bench.scheduler.cancel(d);
+  CHECK(heard.at(d).ids == bench.ended.at(d).completions[0].completion.ids);
+  CHECK(heard.at(d).ids.size() == 5);
+  CHECK(heard.at(d).text == bench.ended.at(d).completions[0].text);
+  // What is forgotten is said to nobody.
+  const RequestId e = bench.submit(request(5, 50));
+  for (int i = 0; i < 3; ++i) bench.scheduler.step();
+  bench.scheduler.clear();
+  bench.run({.prompt = {1, 2}, .sampling = {.max_new_tokens = 4}});
+  CHECK(heard.at(e).ids.size() == 2);
 }

@@ -47,6 +47,7 @@ class ToyForward : public inference::Forward {
   [[nodiscard]] std::int64_t max_rows() const override { return max_rows_; }
   [[nodiscard]] std::int64_t max_logits() const override { return max_logits_; }
   void reserve(std::int64_t) override {}
+  [[nodiscard]] bool overlaps() const override { return apart; }
 
   void run(const Weights& weights, std::span<const inference::Row> rows) override {
     if (static_cast<std::int64_t>(rows.size()) > max_rows_) throw std::logic_error("too many rows");
@@ -83,6 +84,7 @@ class ToyForward : public inference::Forward {
   }
 
   enum class Fails { never, in_run, in_logits } fails = Fails::never;
+  bool apart = false;  // as a device that computes while the host does something else
   std::uint64_t passes = 0;
   std::size_t computed = 0;  // rows
 

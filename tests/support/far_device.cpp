@@ -42,6 +42,7 @@ struct State {
   Counts counts;
   std::atomic<bool> fail{false};
   std::size_t memory = 0, held = 0, peak = 0;  // bytes: that it says it has, taken, at most
+  std::size_t counted_peak = 0;                // as LibTorch's statistics have it
   std::optional<Graph> graph;                  // that is recorded
   bool replays = false;
 };
@@ -184,9 +185,20 @@ class Memory final : public c10::DeviceAllocator {
     ++state().counts.given_back;
   }
   void recordStream(const c10::DataPtr&, c10::Stream) override {}
-  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex) override { return {}; }
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex) override {
+    const std::lock_guard lock(state().mutex);
+    c10::CachingDeviceAllocator::DeviceStats out;
+    for (auto* const one : {&out.allocated_bytes, &out.active_bytes, &out.reserved_bytes}) {
+      (*one)[0].current = static_cast<std::int64_t>(state().held);
+      (*one)[0].peak = static_cast<std::int64_t>(state().counted_peak);
+    }
+    return out;
+  }
   void resetAccumulatedStats(c10::DeviceIndex) override {}
-  void resetPeakStats(c10::DeviceIndex) override {}
+  void resetPeakStats(c10::DeviceIndex) override {
+    const std::lock_guard lock(state().mutex);
+    state().counted_peak = state().held;
+  }
   std::pair<std::size_t, std::size_t> getMemoryInfo(c10::DeviceIndex) override {
     const std::lock_guard lock(state().mutex);
     const State& s = state();
@@ -208,6 +220,7 @@ class Memory final : public c10::DeviceAllocator {
       state().regions[memory] = {size, open, stream_here};
       state().held += size;
       state().peak = std::max(state().peak, state().held);
+      state().counted_peak = std::max(state().counted_peak, state().held);
       if (!in_fallback) ++state().counts.allocations;
     }
     return {memory, memory, &release, c10::Device(type, 0)};

@@ -2,3 +2,4 @@
 #include <rlalgo/tensor/detail/cuda_kernels_impl.hpp>
 #include <rlalgo/tensor/detail/cuda_library_impl.hpp>
 #include <rlalgo/tensor/detail/device_impl.hpp>
+#include <rlalgo/tensor/detail/memory_peaks_impl.hpp>

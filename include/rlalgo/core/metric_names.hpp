@@ -34,10 +34,10 @@ namespace rlalgo::core {
                                 "skipped_zero_adv_rows",
                                 "train/mfu",
                                 "skipped_zero_adv_batches"};
-  constexpr std::array families = {"async/",       "clip_ratio/", "completions/", "ebft/",     "entropy_bonus/",
-                                   "environment/", "eval_",       "logits/",      "logps/",    "replay_buffer_",
-                                   "reroll_",      "rewards/",    "rollout/",     "sampling/", "sync/",
-                                   "time/",        "tools/",      "vespo/"};
+  constexpr std::array families = {"async/",         "clip_ratio/", "completions/", "ebft/",    "entropy_bonus/",
+                                   "environment/",   "eval_",       "logits/",      "logps/",   "memory/",
+                                   "replay_buffer_", "reroll_",     "rewards/",     "rollout/", "sampling/",
+                                   "sync/",          "time/",       "tools/",       "vespo/"};
   return std::any_of(names.begin(), names.end(), [&](std::string_view one) { return name == one; }) ||
          std::any_of(families.begin(), families.end(), [&](std::string_view one) { return name.starts_with(one); });
 }

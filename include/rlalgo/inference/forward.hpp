@@ -51,6 +51,8 @@ class Forward {
   // Sequences up to that length follow: nothing is allocated by run() afterwards.
   virtual void reserve(std::int64_t length) = 0;
   virtual void run(const Weights& weights, std::span<const Row> rows) = 0;
+  // Whether run() returns before the pass is computed, so that the host may do something else before it asks for what is drawn.
+  [[nodiscard]] virtual bool overlaps() const { return false; }
   // Answers, where the logits are, what it can of `draws`, whose `row` is one of these; what it answered is `known`. A device that
   // cannot draws nothing, and logits() is asked.
   virtual void draw(const Weights& /*weights*/, std::span<const std::int64_t> /*rows*/,

@@ -21,6 +21,9 @@
 // A pass that fails (a kernel, the device's memory, logits that are not finite) ends the requests that had a row in it, where they have a
 // sink for that (RequestSpec::on_failed); what was computed with their weights is not found again in the prefix cache.
 //
+// Where a device computes apart from the host, a request without stop strings hears of a token while the next pass is computed, at its end or
+// at the end of a step without a pass.
+//
 // One thread at a time. An error out of step() (a pass of a request without that sink, a sink that throws) leaves requests in an
 // unknown state: clear() forgets them all.
 //
@@ -41,6 +44,7 @@
 #include <rlalgo/inference/detail/append_token.hpp>
 #include <rlalgo/inference/detail/check_request.hpp>
 #include <rlalgo/inference/detail/draw_batch.hpp>
+#include <rlalgo/inference/detail/later_tokens.hpp>
 #include <rlalgo/inference/detail/roster.hpp>
 #include <rlalgo/inference/detail/scheduled.hpp>
 #include <rlalgo/inference/forward.hpp>
@@ -192,6 +196,7 @@ class Scheduler {
   std::vector<Row> rows_;
   std::vector<detail::Draw> wanted_;  // `row` is that of rows_
   detail::DrawBatch draws_;
+  detail::LaterTokens later_;
 };
 
 }  // namespace rlalgo::inference

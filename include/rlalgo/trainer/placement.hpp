@@ -36,6 +36,11 @@ class Placement {
 
   // What the optimizer of this rank updates; the same at every call.
   [[nodiscard]] virtual std::vector<model::Parameter> parameters() = 0;
+  // Of them; the CPU where there are none.
+  [[nodiscard]] at::Device device() {
+    const std::vector<model::Parameter> own = parameters();
+    return own.empty() ? at::Device(at::kCPU) : own.front().value.device();
+  }
   virtual void require_same_start() = 0;
   // The policy's next pass with a graph is this rank's last one before reduce_gradients(), and so is its backward pass: what that
   // has finished may be on its way to the other ranks.

@@ -195,7 +195,8 @@ class Trainer {
     ++version_;
     for (const auto& companion : parts_.companions) companion->after_step(index + 1, result.metrics);
     result.seconds.emplace_back("optimizer", optimizer_watch.seconds());
-    watch_.tell_share(config_.peak_flops, training + result.seconds.back().second, result.metrics);
+    watch_.tell_device(config_.peak_flops, training + result.seconds.back().second, parts_.placement->device(),
+                       result.metrics);
     for (auto& one : parts_.placement->seconds()) result.seconds.push_back(std::move(one));
 
     result.epoch = config_.epoch_after(index + 1);

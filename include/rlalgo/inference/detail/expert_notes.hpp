@@ -9,6 +9,8 @@
 #include <vector>
 
 #include <rlalgo/cpu/kernels.hpp>
+#include <rlalgo/data/rollout.hpp>
+#include <rlalgo/inference/detail/scheduled.hpp>
 #include <rlalgo/inference/forward.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/model/decoder_config.hpp>
@@ -56,6 +58,14 @@ class ExpertNotes {
     std::memcpy(out.data() + width * static_cast<std::size_t>(p),
                 sequence.pages[static_cast<std::size_t>(p / cpu::page_positions)] + cache.note_offset(p), 2 * width);
   return out;
+}
+
+// Into the completion of a slot: of all its tokens but the last, which was drawn and not computed.
+inline void note_experts(const KvCache& cache, const Slot& slot) {
+  data::Completion& completion = slot.request->completion(slot.completion);
+  completion.routed_experts =
+      notes_of(cache, slot.sequence.length > 0 ? slot.sequence : slot.request->prompt,
+               slot.request->prompt_size() + static_cast<std::int64_t>(completion.ids.size()) - 1);
 }
 
 }  // namespace rlalgo::inference::detail

@@ -83,6 +83,7 @@ RLALGO_INLINE bool Scheduler::cancel(RequestId id) {
   const auto at = requests_.find(id);
   if (at == requests_.end()) return false;
   detail::Scheduled& request = *at->second;
+  later_.tell(request);
   std::vector<bool> live(static_cast<std::size_t>(request.spec.count), false);
   for (std::int64_t j = request.started; j < request.spec.count; ++j) live[static_cast<std::size_t>(j)] = true;
   for (const std::int64_t j : request.preempted) live[static_cast<std::size_t>(j)] = true;
@@ -114,6 +115,7 @@ RLALGO_INLINE bool Scheduler::step() {
   const std::int64_t before = ahead_;
   may_hold_up_ = before < config_.prefill_ahead;
   for (const Forward::WeightsHandle& weights : passes_) pass(weights);
+  if (passes_.empty()) later_.tell();
   if (ahead_ == before) ahead_ = 0;  // nobody was held up
   passes_.clear();
   return true;
@@ -131,6 +133,7 @@ RLALGO_INLINE void Scheduler::clear() {
   }
   queue_.clear();
   passes_.clear();
+  later_.clear();
   for (auto& [id, request] : requests_) cache_.release(request->prompt);
   requests_.clear();
 }
@@ -287,8 +290,9 @@ RLALGO_INLINE void Scheduler::pass(const Forward::WeightsHandle& weights) {
 
 RLALGO_INLINE void Scheduler::compute(const Forward::WeightsHandle& weights) {
   collect(weights);
+  if (!rows_.empty()) forward_.run(*weights, rows_);
+  later_.tell();  // the device computes
   if (rows_.empty()) return;
-  forward_.run(*weights, rows_);
   for (std::size_t k = 0; k < roster_.size(); ++k) {
     detail::Scheduled& request = *roster_[k].request;
     if (request.spec.weights != weights || !roster_[k].waits || request.complete) continue;
@@ -472,13 +476,9 @@ RLALGO_INLINE void Scheduler::take(detail::Draw& draw) {
 RLALGO_INLINE bool Scheduler::accept(std::size_t k, Drawn drawn, const std::vector<TokenLogProb>* top) {
   detail::Scheduled& request = *roster_[k].request;
   ++counts_.drawn_tokens;
-  if (!detail::append_token(request, roster_[k].completion, drawn, top)) return false;
-  if (cache_.note_bytes() > 0) {
-    auto& completion = request.completion(roster_[k].completion);
-    const auto& own = roster_[k].sequence.length > 0 ? roster_[k].sequence : request.prompt;
-    const auto known = request.prompt_size() + static_cast<std::int64_t>(completion.ids.size()) - 1;
-    completion.routed_experts = detail::notes_of(cache_, own, known);
-  }
+  const std::int64_t j = roster_[k].completion;
+  if (!later_.say(request, j, detail::append_token(request, j, drawn, top), forward_.overlaps())) return false;
+  if (cache_.note_bytes() > 0) detail::note_experts(cache_, roster_[k]);
   vacate(k);
   if (request.heirs() == 0 && request.preempted.empty()) {
     cache_.release(request.prompt);

@@ -96,6 +96,7 @@ class TensorForward final : public Forward {
 
   [[nodiscard]] std::int64_t max_rows() const override { return max_rows_; }
   [[nodiscard]] std::int64_t max_logits() const override { return max_logits_; }
+  [[nodiscard]] bool overlaps() const override { return !pages_.device().is_cpu(); }
   void reserve(std::int64_t length) override {
     // By doubling, as each copies the table to the device and moves it.
     if (length <= reserved_) return;

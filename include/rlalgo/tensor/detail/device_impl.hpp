@@ -17,6 +17,7 @@
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/tensor/cuda_library.hpp>
+#include <rlalgo/tensor/detail/device_allocator.hpp>
 #include <rlalgo/tensor/detail/numbered_gpu.hpp>
 #include <rlalgo/tensor/device.hpp>
 
@@ -97,15 +98,7 @@ RLALGO_INLINE DeviceChoice choose_device(const std::string& name, int local_rank
       {.what = "there is no such device", .found = name, .expected = "auto, cpu, cuda or cuda:N", .where = where});
 }
 
-namespace detail {
-
-// Null: it has none that says how much there is.
-inline c10::DeviceAllocator* allocator_of(at::Device device) {
-  if (!device.is_cuda() && !device.is_privateuseone()) return nullptr;
-  return dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
-}
-
-}  // namespace detail
+namespace detail {}  // namespace detail
 
 RLALGO_INLINE DeviceMemory device_memory(at::Device device) {
   c10::DeviceAllocator* const allocator = detail::allocator_of(device);

@@ -1,4 +1,4 @@
-// What a step says of its own side: how much of the device's peak its passes use, and more where generation is asynchronous; the
+// What a step says of its own side: how much of the device's peak its passes use and how much of its memory, and more where generation is asynchronous; the
 // sampler's side is sampler/prefetch.hpp's.
 //
 //   sync/seconds            of handing over the weights, in steps that do
@@ -14,9 +14,12 @@
 #include <cstdint>
 #include <vector>
 
+#include <c10/core/Device.h>
+
 #include <rlalgo/core/metrics.hpp>
 #include <rlalgo/os/clock.hpp>
 #include <rlalgo/sampler/concept.hpp>
+#include <rlalgo/tensor/memory_peaks.hpp>
 
 namespace rlalgo::trainer::detail {
 
@@ -27,9 +30,18 @@ struct AsynchronousWatch {
   double published = 0.0;  // seconds
   double flops = 0.0;      // of the passes with gradient (model/training_flops.hpp)
 
-  // train/mfu   of this rank, flops ÷ (seconds · peak); over several steps the sums' ratio
-  void tell_share(double peak, double seconds, core::Metrics& metrics) const {
+  // Of this rank:
+  //   train/mfu   flops ÷ (seconds · peak); over several steps the sums' ratio
+  //   memory/max_allocated (GiB), memory/max_active (GiB), memory/device_reserved (GiB)   the most of the device's memory in the step, as
+  //               axolotl logs it (tensor/memory_peaks.hpp); of a CPU there are none
+  void tell_device(double peak, double seconds, at::Device device, core::Metrics& metrics) const {
     if (peak > 0.0 && flops > 0.0) metrics.mean("train/mfu", flops / peak, seconds);
+    if (const auto memory = tensor::take_memory_peaks(device)) {
+      constexpr double gib = 1024.0 * 1024.0 * 1024.0;
+      metrics.maximum("memory/max_allocated (GiB)", static_cast<double>(memory->allocated) / gib);
+      metrics.maximum("memory/max_active (GiB)", static_cast<double>(memory->active) / gib);
+      metrics.maximum("memory/device_reserved (GiB)", static_cast<double>(memory->reserved) / gib);
+    }
   }
 
   template <class Rows, class S>
