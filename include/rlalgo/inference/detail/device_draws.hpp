@@ -64,11 +64,18 @@ class DeviceDraws {
                     .stride = vocabulary,
                     .likely_each = likely_},
                    cuda::Kernel::draw, logits);
-    const tensor::Tensor read = out.to(at::kCPU);  // the one wait of a token step
-    take(static_cast<const std::byte*>(read.const_data_ptr()), answers);
+    take(read(out), answers);
   }
 
  private:
+  // The one wait of a token step. From a GPU into pinned memory.
+  [[nodiscard]] const std::byte* read(const tensor::Tensor& out) {
+    if (!read_.defined() || read_.numel() < out.numel())
+      read_ = tensor::empty({out.numel()}, at::TensorOptions().dtype(at::kByte).pinned_memory(out.is_cuda()));
+    read_.narrow(0, 0, out.numel()).copy_(out);
+    return static_cast<const std::byte*>(read_.const_data_ptr());
+  }
+
   [[nodiscard]] std::optional<cuda::DrawAsk> ask_of(const Draw& draw, std::int64_t vocabulary) {
     Scheduled& request = *draw.request;
     const RequestSpec& spec = request.spec;
@@ -139,6 +146,7 @@ class DeviceDraws {
   std::vector<std::int32_t> ids_;
   std::vector<std::uint8_t> bytes_;
   std::int64_t edited_ = 0, likely_ = 0;
+  tensor::Tensor read_;  // [bytes] in host memory
 };
 
 }  // namespace rlalgo::inference::detail
