@@ -159,6 +159,8 @@ RLALGO_INLINE void share_contexts(const std::shared_ptr<distributed::World>& wor
         break;
       }
   const auto ring = std::make_shared<distributed::ContextGroup>(world, device);
+  // What is raised next ends this rank: the others must have its connections by then, or they would blame those.
+  world->barrier("context groups");
   for (const auto& scorer : scorers)
     if (scorer) scorer->share_context({ring, dealing});
 }
