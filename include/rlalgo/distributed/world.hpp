@@ -56,9 +56,11 @@ class World {
   // What is under way is given up since a stop was asked for (os::Interruption): every other rank that waits, or is going
   // to, raises os::Interrupted and calls it, too. Then all begin a new order of operations: the World goes on.
   virtual void give_up(int /*signal*/) {}
-  // Raises what an operation that waits would raise now: another rank has failed, or has given up. Numbers that came by a team of GPUs are
-  // good if this raises nothing after they were read.
+  // Raises what an operation that waits would raise now: another rank has failed, or has given up.
   virtual void check() {}
+  // Numbers that came by teams of GPUs are good if this raises nothing after they were read. It does not look at what ranks say of
+  // themselves: one that fails elsewhere may still need this one to come to where it says so.
+  virtual void check_teams() {}
 
   // The same ranks for another thread of each, which meets those of the others in an order of its own: host values only. The
   // threads of a World share its failures. null: this one will do, there is one rank.

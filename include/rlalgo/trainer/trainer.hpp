@@ -195,8 +195,7 @@ class Trainer {
     ++version_;
     for (const auto& companion : parts_.companions) companion->after_step(index + 1, result.metrics);
     result.seconds.emplace_back("optimizer", optimizer_watch.seconds());
-    watch_.tell_device(config_.peak_flops, training + result.seconds.back().second, parts_.placement->device(),
-                       result.metrics);
+    watch_.tell_device(config_.peak_flops, training + result.seconds.back().second, *parts_.placement, result.metrics);
     for (auto& one : parts_.placement->seconds()) result.seconds.push_back(std::move(one));
 
     result.epoch = config_.epoch_after(index + 1);
@@ -383,7 +382,7 @@ class Trainer {
   double read(const Batch& batch, Computed& computed, const loss::Counts& counts, core::Metrics& metrics,
               tensor::Tensor* norm = nullptr) {
     computed.fetch(static_cast<bool>(batch.remember), norm);
-    if (parts_.world->size() > 1) parts_.world->check();  // what was computed with came from the other ranks
+    parts_.world->check_teams();  // what was computed with came from the other ranks
     if (batch.remember) remember_of_others(batch, computed);
     double total = 0.0;
     for (const auto& one : computed.parts) {

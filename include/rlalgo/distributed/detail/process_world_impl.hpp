@@ -173,6 +173,9 @@ class ProcessWorld final : public World {
   }
   void check() override {
     raise_if_over("waiting");
+    check_teams();
+  }
+  void check_teams() override {
     std::unique_lock lock(trouble_mutex_);
     if (trouble_ == nullptr || trouble_order_ != given_up_key()) {
       const auto all = on_gpus_;

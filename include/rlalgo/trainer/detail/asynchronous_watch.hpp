@@ -14,8 +14,6 @@
 #include <cstdint>
 #include <vector>
 
-#include <c10/core/Device.h>
-
 #include <rlalgo/core/metrics.hpp>
 #include <rlalgo/os/clock.hpp>
 #include <rlalgo/sampler/concept.hpp>
@@ -34,9 +32,10 @@ struct AsynchronousWatch {
   //   train/mfu   flops ÷ (seconds · peak); over several steps the sums' ratio
   //   memory/max_allocated (GiB), memory/max_active (GiB), memory/device_reserved (GiB)   the most of the device's memory in the step, as
   //               axolotl logs it (tensor/memory_peaks.hpp); of a CPU there are none
-  void tell_device(double peak, double seconds, at::Device device, core::Metrics& metrics) const {
+  template <class Placed>
+  void tell_device(double peak, double seconds, Placed& placement, core::Metrics& metrics) const {
     if (peak > 0.0 && flops > 0.0) metrics.mean("train/mfu", flops / peak, seconds);
-    if (const auto memory = tensor::take_memory_peaks(device)) {
+    if (const auto memory = tensor::take_memory_peaks(placement.device())) {
       constexpr double gib = 1024.0 * 1024.0 * 1024.0;
       metrics.maximum("memory/max_allocated (GiB)", static_cast<double>(memory->allocated) / gib);
       metrics.maximum("memory/max_active (GiB)", static_cast<double>(memory->active) / gib);
