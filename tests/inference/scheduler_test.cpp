@@ -274,6 +274,17 @@ TEST_CASE("older requests end first when the memory is short, and all end") {
   CHECK(std::is_sorted(order.begin(), order.end()));
 }
 
+TEST_CASE("given tokens of a completion that gave its pages back are scored, though another has computed the same") {
+  const RequestSpec spec{.prompt = prompt_of(4, 1), .count = 3, .given = prompt_of(100, 9)};
+  Bench bench({.max_slots = 3, .prefill_rows = 16, .cache_bytes = bytes_of(5)});
+  const RequestId id = bench.submit(spec);
+  for (int i = 0; i < 100; ++i) bench.scheduler.step();
+  REQUIRE(bench.ended.contains(id));
+  CHECK(bench.scheduler.counts().preemptions > 0);
+  const RequestResult expected = Bench({.max_slots = 3, .prefill_rows = 16}).run(spec);
+  for (std::size_t j = 0; j < 3; ++j) CHECK(same(bench.ended.at(id).completions[j], expected.completions[j]));
+}
+
 TEST_CASE("a burst of prompts is computed before those that have begun draw again, and holds them up so long at most") {
   // How many tokens the one that has begun gets in each step after eight prompts of 20 tokens have come.
   const auto drawn = [](SchedulerConfig config, bool known) {

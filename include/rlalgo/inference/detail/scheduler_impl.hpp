@@ -219,8 +219,10 @@ RLALGO_INLINE void Scheduler::resume_alone(std::size_t k) {
   detail::Scheduled& request = *slot.request;
   roster_.settle(k);
   if (request.prompt.length > 0) cache_.transfer(request.prompt, slot.sequence);
+  // A row is computed for each token that is not drawn yet, though given ones may be known further.
+  const auto drawn = static_cast<std::int64_t>(request.completion(slot.completion).ids.size());
   if (request.indexed && slot.sequence.length == 0)
-    prefixes_.match(request.spec.weights->contents, slot.tokens(), slot.tokens().size() - 1, slot.sequence);
+    prefixes_.match(request.spec.weights->contents, slot.tokens(), request.prompt_size() + drawn - 1, slot.sequence);
 }
 
 RLALGO_INLINE bool Scheduler::proceed(std::size_t k, bool may_preempt) {
