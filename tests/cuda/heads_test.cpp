@@ -1,11 +1,10 @@
 // Queries, keys and values of one product against norm, rotation and writes to pages by kernels of their own.
 #include <support/catch.hpp>
+#include <support/heads_one_by_one.hpp>
 #include <support/kernels.hpp>
 
 #include <rlalgo/cuda/heads.cuh>
 #include <rlalgo/cuda/page_write.cuh>
-#include <rlalgo/cuda/rms_norm.cuh>
-#include <rlalgo/cuda/rotate.cuh>
 
 #include <support/float8.hpp>
 
@@ -74,31 +73,8 @@ void check(const Case& c) {
   const Memory<Stored> arena(before);
   const Memory<float> row_cosines(row_cosine), row_sines(row_sine);
   const Memory<std::int64_t> real_pages(real_page), real_places(real_place);
-  const auto one_by_one = [&](const Memory<T>& x, const Memory<T>& weight, std::int64_t heads) {
-    if (c.norm)
-      must_work(cuda::rms_norm({.x = x.data(),
-                                .weight = weight.data(),
-                                .y = x.data(),
-                                .rows = tokens * heads,
-                                .width = c.dim,
-                                .epsilon = 1e-6F,
-                                .one_more = c.one_more,
-                                .once = c.once,
-                                .element = element_of<T>},
-                               nullptr));
-    must_work(cuda::rotate({.x = x.data(),
-                            .cosine = row_cosines.data(),
-                            .sine = row_sines.data(),
-                            .tokens = tokens,
-                            .heads = heads,
-                            .half = c.half,
-                            .width = c.dim,
-                            .interleaved = c.interleaved,
-                            .element = element_of<T>},
-                           nullptr));
-  };
-  one_by_one(q_there, q_weights, c.heads);
-  one_by_one(k_there, k_weights, c.kv_heads);
+  norm_and_rotate(c, 1e-6F, q_there, q_weights, row_cosines, row_sines, tokens, c.heads);
+  norm_and_rotate(c, 1e-6F, k_there, k_weights, row_cosines, row_sines, tokens, c.kv_heads);
   must_work(cuda::page_write({.k = k_there.data(),
                               .v = v_there.data(),
                               .arena = arena.data(),

@@ -1,9 +1,8 @@
 // What attention reads of queries, keys and values against norm, rotation and a gather by themselves; its gradient against float64.
 #include <support/catch.hpp>
+#include <support/heads_one_by_one.hpp>
 #include <support/kernels.hpp>
 
-#include <rlalgo/cuda/rms_norm.cuh>
-#include <rlalgo/cuda/rotate.cuh>
 #include <rlalgo/cuda/unrolled_heads.cuh>
 
 namespace {
@@ -127,28 +126,7 @@ std::vector<T> one_by_one(const Case& c, const Given<T>& g, int kind) {
     for (std::int64_t i = 0; i < heads * c.dim; ++i) rows.push_back(g.x[c.place(kind, r, 0, i)]);
   const Memory<T> x(rows), weight(g.weight[kind == 0 ? 0 : 1]);
   const Memory<float> cosine(g.cosine), sine(g.sine);
-  if (c.norm && kind != 2)
-    must_work(cuda::rms_norm({.x = x.data(),
-                              .weight = weight.data(),
-                              .y = x.data(),
-                              .rows = c.rows * heads,
-                              .width = c.dim,
-                              .epsilon = static_cast<float>(epsilon),
-                              .one_more = c.one_more,
-                              .once = c.once,
-                              .element = element_of<T>},
-                             nullptr));
-  if (kind != 2)
-    must_work(cuda::rotate({.x = x.data(),
-                            .cosine = cosine.data(),
-                            .sine = sine.data(),
-                            .tokens = c.rows,
-                            .heads = heads,
-                            .half = c.half,
-                            .width = c.dim,
-                            .interleaved = c.interleaved,
-                            .element = element_of<T>},
-                           nullptr));
+  if (kind != 2) norm_and_rotate(c, static_cast<float>(epsilon), x, weight, cosine, sine, c.rows, heads);
   const auto found = x.values();
   if (kind == 0) return found;
   std::vector<T> out;

@@ -21,6 +21,7 @@
 using namespace rlalgo;
 using distributed::GradientSums;
 using distributed::World;
+using support::everybody;
 using tensor::Tensor;
 
 namespace {
@@ -43,12 +44,6 @@ Tensor score(model::Decoder& policy, int number) {
   const std::vector<std::int32_t> prompt = {1, number % 23}, completion = {4, (5 + number) % 23, 6};
   const std::vector<model::Sequence> rows = {{prompt, completion}};
   return policy.score(model::build_tree(rows), {}).log_prob.sum();
-}
-
-std::vector<int> everybody(const World& world) {
-  std::vector<int> out;
-  for (int r = 0; r < world.size(); ++r) out.push_back(r);
-  return out;
 }
 
 // A bucket for each layer, and the gate of the decoder.

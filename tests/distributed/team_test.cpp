@@ -25,16 +25,11 @@ using namespace rlalgo;
 using distributed::Pending;
 using distributed::Team;
 using distributed::World;
+using support::everybody;
 using support::with_ranks;
 using tensor::Tensor;
 
 namespace {
-
-std::vector<int> everybody(const World& world) {
-  std::vector<int> out;
-  for (int r = 0; r < world.size(); ++r) out.push_back(r);
-  return out;
-}
 
 Tensor row(std::vector<float> values) { return tensor::from_values(values, at::TensorOptions().dtype(at::kFloat)); }
 

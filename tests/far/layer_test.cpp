@@ -13,6 +13,7 @@
 #include <support/catch.hpp>
 #include <support/far_device.hpp>
 #include <support/far_kernels.hpp>
+#include <support/one_layer.hpp>
 
 using namespace rlalgo;
 
@@ -56,12 +57,7 @@ Launches of_layer(const std::string& family, at::ScalarType dtype, bool group) {
   std::vector<std::vector<std::int32_t>> memory;
   const auto tree = tree_of(group, memory);
   const auto decoder = model::load_decoder(golden / family, {.dtype = dtype, .device = support::far::device()});
-  auto hf = decoder->hf_config();
-  auto weights = decoder->weights();
-  hf.decoder.layers = 1;
-  if (hf.decoder.specs.size() > 1) hf.decoder.specs.resize(1);
-  weights.layers.resize(1);
-  model::Decoder shorter(hf, weights);
+  model::Decoder shorter = support::first_layer_of(*decoder);
   const Launches two = of_pass(*decoder, tree), one = of_pass(shorter, tree);
   return {two.operators - one.operators, two.kernels - one.kernels, 0};
 }

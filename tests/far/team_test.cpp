@@ -34,15 +34,10 @@ using distributed::Pending;
 using distributed::SumOrder;
 using distributed::Team;
 using distributed::World;
+using support::everybody;
 using tensor::Tensor;
 
 namespace {
-
-std::vector<int> everybody(const World& world) {
-  std::vector<int> out;
-  for (int r = 0; r < world.size(); ++r) out.push_back(r);
-  return out;
-}
 
 struct OverNccl {
   support::Environment nccl{"RLALGO_NCCL_LIBRARY", support::fake_nccl};

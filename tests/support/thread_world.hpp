@@ -34,6 +34,13 @@
 
 namespace rlalgo::support {
 
+// The ranks of a team of all.
+inline std::vector<int> everybody(const distributed::World& world) {
+  std::vector<int> out;
+  for (int r = 0; r < world.size(); ++r) out.push_back(r);
+  return out;
+}
+
 // Raised on the ranks that did not fail themselves.
 struct Abandoned : std::runtime_error {
   using std::runtime_error::runtime_error;
