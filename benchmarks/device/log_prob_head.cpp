@@ -6,13 +6,12 @@
 // RLALGO_CUDA_KERNELS says whether the project's kernels are used. "extra MB": the peak of what the allocator held beyond inputs and
 // gradients, or null where it keeps no count.
 #include <ATen/ATen.h>
-#include <c10/core/CachingDeviceAllocator.h>
-#include <c10/core/DeviceType.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <iostream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -20,6 +19,7 @@
 #include <rlalgo/os/clock.hpp>
 #include <rlalgo/tensor/device.hpp>
 #include <rlalgo/tensor/log_prob_head.hpp>
+#include <rlalgo/tensor/memory_peaks.hpp>
 
 #include "../median.hpp"
 
@@ -27,13 +27,10 @@ namespace {
 
 using rlalgo::tensor::Tensor;
 
-// Of LibTorch's allocator of a GPU: bytes that were taken at most since the last call.
+// Bytes that tensors took at most since the last call; 0: they are not counted.
 std::int64_t peak(at::Device device) {
-  if (device.is_cpu()) return 0;
-  auto* const allocator = c10::getDeviceAllocator(device.type());
-  const std::int64_t bytes = allocator->getDeviceStats(device.index()).allocated_bytes[0].peak;
-  allocator->resetPeakStats(device.index());
-  return bytes;
+  const auto peaks = rlalgo::tensor::take_memory_peaks(device);
+  return peaks ? peaks->allocated : 0;
 }
 
 nlohmann::json measure(at::Device device, std::int64_t tokens, std::int64_t width, std::int64_t vocabulary) {
