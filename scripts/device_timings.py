@@ -140,20 +140,20 @@ import json, sys, time, torch
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
-told = json.load(sys.stdin)
+given = json.load(sys.stdin)
 class Clock(TrainerCallback):
     def on_step_begin(self, *_, **__):
         self.begin = time.perf_counter()
     def on_step_end(self, args, state, control, **__):
-        if told["device"] != "cpu":
+        if given["device"] != "cpu":
             torch.cuda.synchronize()
         print("seconds", time.perf_counter() - self.begin, flush=True)
-settings = GRPOConfig(output_dir=told["folder"], per_device_train_batch_size=8, gradient_accumulation_steps=told["completions"] // 8, num_generations=8, max_completion_length=told["tokens"],
+settings = GRPOConfig(output_dir=given["folder"], per_device_train_batch_size=8, gradient_accumulation_steps=given["completions"] // 8, num_generations=8, max_completion_length=given["tokens"],
                       max_steps=2, learning_rate=1e-6, lr_scheduler_type="constant", warmup_steps=0, logging_steps=1, save_strategy="no", report_to=[], disable_tqdm=True, beta=0.0,
-                      loss_type="grpo", bf16=True, gradient_checkpointing=False, use_cpu=told["device"] == "cpu", use_transformers_continuous_batching=told["continuous"])
-model = AutoModelForCausalLM.from_pretrained(told["model"], dtype=torch.bfloat16)
-GRPOTrainer(model=model, reward_funcs=lambda completions, **_: [float(len(c)) for c in completions], args=settings, train_dataset=Dataset.from_list([{"prompt": p} for p in told["prompts"]]),
-            processing_class=AutoTokenizer.from_pretrained(told["model"]), callbacks=[Clock()]).train()
+                      loss_type="grpo", bf16=True, gradient_checkpointing=False, use_cpu=given["device"] == "cpu", use_transformers_continuous_batching=given["continuous"])
+model = AutoModelForCausalLM.from_pretrained(given["model"], dtype=torch.bfloat16)
+GRPOTrainer(model=model, reward_funcs=lambda completions, **_: [float(len(c)) for c in completions], args=settings, train_dataset=Dataset.from_list([{"prompt": p} for p in given["prompts"]]),
+            processing_class=AutoTokenizer.from_pretrained(given["model"]), callbacks=[Clock()]).train()
 """
 
 
@@ -162,10 +162,10 @@ def found(*packages):
     return f"{', '.join(missing)} is not in this Python" if missing else None
 
 
-def in_python(c, script, told):
+def in_python(c, script, given):
     """A peer's script. → what it printed, or why it did not run: a peer that fails is no failure of ours."""
     try:
-        done = subprocess.run([sys.executable, "-c", script], input=json.dumps(told), capture_output=True, text=True, timeout=c.left())
+        done = subprocess.run([sys.executable, "-c", script], input=json.dumps(given), capture_output=True, text=True, timeout=c.left())
     except subprocess.TimeoutExpired:
         return None, "took longer than the part's time"
     return (done.stdout, None) if done.returncode == 0 else (None, done.stderr.strip()[-300:])
@@ -200,21 +200,21 @@ def grpo_beside_trl(c):
 GENERATE = """
 import json, sys, time, torch
 from transformers import AutoModelForCausalLM, GenerationConfig
-told = json.load(sys.stdin)
-model = AutoModelForCausalLM.from_pretrained(told["model"], dtype=torch.bfloat16).to(told["device"]).eval()
+given = json.load(sys.stdin)
+model = AutoModelForCausalLM.from_pretrained(given["model"], dtype=torch.bfloat16).to(given["device"]).eval()
 def timed(tokens):
     with torch.inference_mode():
-        if told["batched"]:
+        if given["batched"]:
             begin = time.perf_counter()
-            model.generate_batch(told["prompts"], generation_config=GenerationConfig(max_new_tokens=tokens, do_sample=True, eos_token_id=-1, pad_token_id=0))
+            model.generate_batch(given["prompts"], generation_config=GenerationConfig(max_new_tokens=tokens, do_sample=True, eos_token_id=-1, pad_token_id=0))
         else:
-            ids = torch.tensor(told["prompts"], device=told["device"])
+            ids = torch.tensor(given["prompts"], device=given["device"])
             begin = time.perf_counter()
             model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=tokens, min_new_tokens=tokens, do_sample=True, pad_token_id=0).cpu()
     return time.perf_counter() - begin
 timed(4)
-less = timed(told["few"])
-print((timed(told["few"] + told["tokens"]) - less) * 1e3 / told["tokens"])
+less = timed(given["few"])
+print((timed(given["few"] + given["tokens"]) - less) * 1e3 / given["tokens"])
 """
 
 

@@ -96,7 +96,7 @@ class Team {
   [[nodiscard]] Pending all_to_all(const Tensor& received, const Tensor& sent);
   // From the rank `by` places before (cyclic), to the one as many behind. The sizes may differ between ranks.
   [[nodiscard]] Pending shift(const Tensor& received, const Tensor& sent, int by = 1);
-  // Where sums_natively(): sum [k …] ← over all ranks, their slices number rank() of `sent` [n·k …]; float32 or float64.
+  // Where sums_natively(): sum [k …] ← over all ranks, their parts number rank() of `sent` [n·k …]; float32 or float64.
   [[nodiscard]] Pending add_shards(const Tensor& sum, const Tensor& sent);
   // Element-wise sum over the ranks, in place, in buckets: float32 or float64, others are added in float32. Added in the order of
   // the ranks, an element's bits do not depend on what else is summed.

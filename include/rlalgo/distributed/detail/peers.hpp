@@ -30,7 +30,7 @@ class StreamPeers {
   virtual void exchange(const std::vector<tensor::Tensor>& sent, const std::vector<tensor::Tensor>& received,
                         void* stream) = 0;
   // By the library's own algorithms: whole [n·k …] ← the parts [k …] of all ranks; each tensor ← its sum over the ranks, in place;
-  // sum [k …] ← the sum of the slices number rank() of `sent` [n·k …]. Sums in an order of the library's.
+  // sum [k …] ← the sum of the parts number rank() of `sent` [n·k …]. Sums in an order of the library's.
   virtual void gather(const tensor::Tensor& whole, const tensor::Tensor& part, void* stream) = 0;
   virtual void add(const std::vector<tensor::Tensor>& tensors, void* stream) = 0;
   virtual void add_shards(const tensor::Tensor& sum, const tensor::Tensor& sent, void* stream) = 0;
