@@ -124,12 +124,18 @@ def events(data):
 
 # --- what two runs must agree on
 
-TIMES = re.compile(r'"(time/[^"]*|train_runtime|train_steps_per_second)": [^,}\n]*')
+# Metrics that a clock gives, or what a device's memory held, which depends on what the process did before.
+MEASURED = r"time/[^\"]*|memory/[^\"]*|train/mfu"
+BLANKED = re.compile(rf'"({MEASURED}|train_runtime|train_steps_per_second)": [^,}}\n]*')
+
+
+def is_measured(metric):
+    return re.fullmatch(MEASURED, metric) is not None
 
 
 def without_times(text):
-    """Text of JSON whose measured seconds are blanked; every other byte stays."""
-    return TIMES.sub(r'"\1": 0', text)
+    """Text of JSON whose measured values are blanked; every other byte stays."""
+    return BLANKED.sub(r'"\1": 0', text)
 
 
 def of_state(state):
@@ -137,7 +143,7 @@ def of_state(state):
     state = dict(state, run="", xxh64="")
     state["settings"] = {key: value for key, value in state.get("settings", {}).items() if key != "outside"}
     state["files"] = {name: entry for name, entry in state["files"].items() if name != "trainer_state.json"}
-    state["window"] = dict(state["window"], entries=[e for e in state["window"]["entries"] if not e[0].startswith("time/")])
+    state["window"] = dict(state["window"], entries=[e for e in state["window"]["entries"] if not is_measured(e[0])])
     return state
 
 
@@ -162,7 +168,7 @@ def comparable(folder):
             out[name] = path.read_bytes()
     out["folders and files of events"] = len({p.parent for p in event_files}), len(event_files)
     for path in event_files:
-        out["events"] = [event for event in events(path.read_bytes()) if not event[0].startswith("train/time/")]
+        out["events"] = [event for event in events(path.read_bytes()) if not is_measured(event[0].removeprefix("train/"))]
     return out
 
 

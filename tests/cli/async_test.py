@@ -8,7 +8,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from cases import BASE, QUICKSTART, ROOT, main, without_times  # noqa: E402
+from cases import BASE, QUICKSTART, ROOT, is_measured, main, without_times  # noqa: E402
 from serve_test import MODEL, Server, remote  # noqa: E402
 
 CASES = {}
@@ -208,7 +208,7 @@ def streaming(c):
         for one, other in zip(c.metrics("whole"), c.metrics("streamed"), strict=True):
             assert other["async/staleness/max"] == 0, other
             for name, value in one.items():
-                if not name.startswith("time/") and isinstance(value, (int, float)):
+                if not is_measured(name) and isinstance(value, (int, float)):
                     assert abs(value - other[name]) <= 1e-4 * max(1.0, abs(value)), (name, value, other[name])
         c.train({**shape, "output_dir": "ahead", "trl": {**streams, "streaming_min_groups": 2, "max_staleness": 1}}).expect(0)
         assert all(line["async/staleness/max"] <= 1 for line in c.metrics("ahead"))
@@ -242,7 +242,7 @@ def a_recorded_run(c):
             assert (c.folder / out / "model.safetensors").read_bytes() == (c.folder / "first/model.safetensors").read_bytes(), out
             for one, other in zip(c.metrics("first"), c.metrics(out), strict=True):
                 assert one["async/staleness/mean"] == other["async/staleness/mean"]
-                same = [{k: v for k, v in r.items() if not k.startswith(("time/", "async/", "sync/"))} for r in (one, other)]
+                same = [{k: v for k, v in r.items() if not (is_measured(k) or k.startswith(("async/", "sync/")))} for r in (one, other)]
                 assert same[0] == same[1], same
         shutil.rmtree(c.folder / "first")
         shutil.rmtree(c.folder / "fast")

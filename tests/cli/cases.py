@@ -14,7 +14,7 @@ import traceback
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
-from reliability import comparable, differences  # noqa: E402
+from reliability import comparable, differences, is_measured  # noqa: E402
 QUICKSTART = ROOT / "examples" / "quickstart"
 BASE = {
     "base_model": str(QUICKSTART / "model"),
@@ -107,8 +107,7 @@ def same_files(one, other, only=None):
 
 
 def without_times(records):
-    """And without what a device's memory held."""
-    return [{k: v for k, v in r.items() if not k.startswith(("time/", "memory/"))} for r in records]
+    return [{k: v for k, v in r.items() if not is_measured(k)} for r in records]
 
 
 def main(cases):

@@ -9,7 +9,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from cases import QUICKSTART, ROOT, main, same_files  # noqa: E402
+from cases import QUICKSTART, ROOT, is_measured, main, same_files  # noqa: E402
 
 CASES = {}
 COMMON = {"base_model": str(QUICKSTART / "model"), "rl": "ebft", "learning_rate": 1e-3, "lr_scheduler": "constant", "warmup_steps": 0,
@@ -161,7 +161,7 @@ def same_step(c, base, one, other):
                 values = zip(p[name], q[name]) if isinstance(p[name], list) else [(p[name], q[name])]
                 assert all(abs(v - w) <= 1e-4 * max(1, abs(v)) for v, w in values), (name, p[name], q[name])
     for name, value in a.items():
-        if name.startswith("time/") or not isinstance(value, (int, float)) or name in ("entropy",):
+        if is_measured(name) or not isinstance(value, (int, float)) or name in ("entropy",):
             continue
         assert abs(value - b[name]) <= 2e-4 * max(1.0, abs(value)), (name, value, b[name])
 

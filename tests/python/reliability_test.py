@@ -75,6 +75,8 @@ def events_are_read_without_their_times():
 
 @case
 def seconds_and_ids_may_differ_and_nothing_else():
+    assert [name for name in ("time/step", "memory/max_active (GiB)", "train/mfu", "times", "loss", "async/time/") if reliability.is_measured(name)] == \
+        ["time/step", "memory/max_active (GiB)", "train/mfu"]
     line = '{"step": 1, "epoch": 0.5, "loss": 0.25, "time/step": %s, "time/a b": 1e-05}\n'
     assert reliability.without_times(line % "0.125") == reliability.without_times(line % "7.5e-3")
     assert reliability.without_times(line % "1") != reliability.without_times((line % "1").replace("0.25", "0.250"))
@@ -83,15 +85,16 @@ def seconds_and_ids_may_differ_and_nothing_else():
         out = pathlib.Path(folder)
         (out / "runs/20260101-000000").mkdir(parents=True)
         (out / "checkpoint-2").mkdir()
-        (out / "metrics.jsonl").write_text(f'{{"step": 1, "loss": {loss}, "time/step": {seconds}}}\n')
+        (out / "metrics.jsonl").write_text(f'{{"step": 1, "loss": {loss}, "time/step": {seconds}, "memory/max_allocated (GiB)": {seconds}}}\n')
         (out / "samples.jsonl").write_text("{}\n")
         (out / "report.html").write_text(f"{started}</html>")
         (out / "run.json").write_text(json.dumps({"id": run, "started": started, "status": "finished"}))
         (out / "checkpoint-2/rlalgo_state.json").write_text(json.dumps(
-            {"run": run, "window": {"entries": [["time/step", float(seconds), 1], ["loss", 1, 1]]},
+            {"run": run, "window": {"entries": [["time/step", float(seconds), 1], ["memory/max_allocated (GiB)", float(seconds), 0], ["loss", 1, 1]]},
              "files": {"trainer_state.json": run, "model.safetensors": "x" + extra}}))
         (out / f"runs/20260101-000000/events.out.tfevents.{wall}").write_bytes(
-            event(1, 5, scalar("train/loss", 0.25), wall) + event(1, 5, scalar("train/time/step", float(seconds)), wall))
+            event(1, 5, scalar("train/loss", 0.25), wall) + event(1, 5, scalar("train/time/step", float(seconds)), wall) +
+            event(1, 5, scalar("train/memory/max_allocated (GiB)", float(seconds)), wall))
         return reliability.comparable(out)
 
     def compared(**other):

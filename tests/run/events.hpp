@@ -136,7 +136,7 @@ inline std::string events_without_times(const fs::path& output_dir) {
     if (entry.is_directory()) out += "folder\n";
   for (const fs::path& file : files)
     for (const auto& [tag, values] : scalars(read(file)))
-      if (!tag.starts_with("train/time/"))
+      if (!tag.starts_with("train/time/") && !tag.starts_with("train/memory/"))
         for (const Scalar& s : values)
           out +=
               tag + " " + std::to_string(s.step) + " " + std::to_string(std::bit_cast<std::uint32_t>(s.value)) + "\n";
