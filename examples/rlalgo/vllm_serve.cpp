@@ -3,6 +3,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <iomanip>
@@ -20,6 +21,7 @@
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/parse.hpp>
 #include <rlalgo/config/serve_section.hpp>
+#include <rlalgo/core/error.hpp>
 #include <rlalgo/distributed/process_group.hpp>
 #include <rlalgo/os/home_path.hpp>
 #include <rlalgo/os/regular_file.hpp>
@@ -233,6 +235,17 @@ void suit_device(const ServeOptions& options, bool cpu, inference::EngineConfig&
     warning(options.share_named_by + " has no effect: --kv-cache-mb says how much keys and values take");
 }
 
+// The end of a server whose device computes nothing any more: a supervisor starts another. The answers that are on their way
+// have some seconds; what the device holds is not given back, as that would wait for it.
+[[noreturn]] void end_with(serve::GenerationServer& server, const core::Error& failure) {
+  fail(failure.what());
+  constexpr double seconds = 10.0;
+  const LastResort last_resort(seconds, failure.exit_code());
+  server.stop(1.0);
+  std::fflush(nullptr);
+  std::_Exit(failure.exit_code());
+}
+
 int serve_until_stopped(ServeOptions options) {
   read_section(options);
   serve::ServerConfig config = options.server;
@@ -278,7 +291,10 @@ int serve_until_stopped(ServeOptions options) {
   suit_device(options, model.decoder->device().is_cpu(), config.engine.engine);
   serve::GenerationServer server(std::move(model), std::move(config));
   note("serving " + options.model + " at " + server.url());
-  while (!run::Interrupt::requested()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  while (!run::Interrupt::requested()) {
+    if (const auto failure = server.failure()) end_with(server, *failure);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
   constexpr double to_end = 10.0;  // seconds for what was cut off at the end of its time
   last_resort.emplace(options.drain_seconds + to_end, run::Interrupt::exit_code());
   server.stop(options.drain_seconds);

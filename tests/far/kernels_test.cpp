@@ -339,15 +339,6 @@ TEST_CASE("requests of several adapters and of none that come together are each 
   }
 }
 
-TEST_CASE("DoRA that stays apart takes the layers of training") {
-  const auto dora =
-      with_lora("qwen2", true, {.r = 4, .alpha = 8, .target_modules = {"q_proj", "up_proj"}, .use_dora = true});
-  const support::far::WithKernels kernels;
-  const auto before = support::far::counts();
-  (void)drawn(*dora, {.temperature = 0.9, .max_new_tokens = 6});
-  CHECK(support::far::counts().since(before).replays == 0);
-}
-
 TEST_CASE("a recorded pass that cannot be launched is named, and the next one is computed and recorded anew") {
   const support::far::WithKernels kernels;
   const auto far = far_decoder("qwen2");

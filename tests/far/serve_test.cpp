@@ -1,9 +1,11 @@
 // A generation server whose model lies on a device that the host may not touch.
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -210,5 +212,48 @@ TEST_CASE(
   support::far::fail_allocation();
   CHECK(support::lacks(far.post("/v1/completions", body, 500).dump(),
                        {"serve.15", "tensor.14", "Tried to allocate", "--gpu-memory-utilization", "far:0"}) == "");
+  CHECK(far.ids() == before);
+}
+
+TEST_CASE(
+    "a device that computes nothing any more ends all work and takes none; its server says so and is not healthy") {
+  const support::far::WithKernels kernels;
+  const support::ScratchDirectory scratch;
+  model::save_decoder(*served::decoder(), scratch.path() / "model", {});
+  Served far(scratch.path() / "model", support::far::device(), scratch.path());
+  (void)far.ids();
+  // What fails and is mended is no end.
+  support::far::fail_launch();
+  const Json body = {{"model", "tiny"}, {"prompt", {5, 6, 7, 8}}, {"max_tokens", 12}, {"ignore_eos", true}};
+  CHECK(far.post("/v1/completions", body, 500).dump().find("serve.15") != std::string::npos);
+  const auto health = [&] { return far.client.call({.method = "GET", .target = "/health"}).response().status; };
+  CHECK(health() == 200);
+  CHECK_FALSE(far.server.failure());
+
+  support::far::set_broken(true);
+  const std::string first = far.post("/v1/completions", body, 500).dump();
+  CHECK(support::lacks(first, {"illegal memory access"}) == "");
+  for (int i = 0; i < 100 && !far.server.failure(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  REQUIRE(far.server.failure());
+  CHECK(support::lacks(far.server.failure()->what(),
+                       {"serve.33", "illegal memory access", "far:0", "start the server again"}) == "");
+  CHECK(health() == 503);
+  CHECK(far.post("/v1/completions", body, 503).dump().find("serve.33") != std::string::npos);
+  served::write_adapter(scratch.path() / "v0", 1);
+  CHECK(far.post("/v1/load_lora_adapter", {{"lora_name", "v0"}, {"lora_path", (scratch.path() / "v0").string()}}, 503)
+            .dump()
+            .find("serve.33") != std::string::npos);
+  far.server.stop(0.0);
+  support::far::set_broken(false);
+}
+
+TEST_CASE("memory that one request is refused ends it alone, where keys and values have no limit") {
+  const support::ScratchDirectory scratch;
+  model::save_decoder(*served::decoder(), scratch.path() / "model", {});
+  Served far(scratch.path() / "model", support::far::device(), scratch.path(), 0);
+  const Json before = far.ids();
+  support::far::fail_allocation();
+  const Json body = {{"model", "tiny"}, {"prompt", {9, 9, 9, 9}}, {"max_tokens", 150}, {"ignore_eos", true}};
+  CHECK(far.post("/v1/completions", body, 500).dump().find("tensor.14") != std::string::npos);
   CHECK(far.ids() == before);
 }

@@ -6,10 +6,13 @@
 #include <exception>
 #include <functional>
 #include <map>
+#include <new>
 #include <optional>
 #include <random>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/inference/scheduler.hpp>
@@ -649,4 +652,181 @@ TEST_CASE(
   bench.scheduler.clear();
   bench.run({.prompt = {1, 2}, .sampling = {.max_new_tokens = 4}});
   CHECK(heard.at(e).ids.size() == 2);
+}
+
+namespace {
+
+// Weights of which those with equal tens decode in one pass, at most three of them.
+class JoinedToy final : public toy::ToyForward, public inference::JoinedForward {
+ public:
+  using toy::ToyForward::run;
+  using toy::ToyForward::ToyForward;
+
+  [[nodiscard]] JoinedForward* joined() override { return this; }
+  [[nodiscard]] bool joins(const inference::Forward::Weights& one,
+                           std::span<const inference::Forward::WeightsHandle> others) override {
+    const auto base = [](const inference::Forward::Weights& w) {
+      return static_cast<const toy::ToyWeights&>(w).seed / 10;
+    };
+    return others.size() < 3 && base(*others.front()) == base(one);
+  }
+  void run(std::span<const inference::Forward::WeightsHandle> weights, std::span<const inference::Row> rows) override {
+    ++joint;
+    std::size_t same = 0;
+    for (std::size_t i = 1; i < rows.size(); ++i) same += rows[i].pages == rows[i - 1].pages ? 1 : 0;
+    if (same > 0) throw std::logic_error("a prompt in a pass of several weights");
+    compute(rows,
+            [&](const inference::Row& row) { return static_cast<const toy::ToyWeights&>(*weights[row.weights]).seed; });
+  }
+
+  std::uint64_t joint = 0;
+};
+
+// Pages of the host, until the next one is refused.
+class RefusedPages final : public inference::PageMemory {
+ public:
+  std::byte* allocate(std::size_t bytes) override {
+    if (refuses && !std::exchange(spared, false)) {
+      refuses = false;
+      throw std::bad_alloc();
+    }
+    return inference::PageMemory::host().allocate(bytes);
+  }
+  void free(std::byte* page, std::size_t bytes) noexcept override { inference::PageMemory::host().free(page, bytes); }
+  void copy(const std::byte* from, std::byte* to, std::size_t bytes) override {
+    inference::PageMemory::host().copy(from, to, bytes);
+  }
+  bool refuses = false, spared = false;
+};
+
+template <class Forward>
+struct Joint {
+  model::DecoderConfig decoder = toy::config();
+  RefusedPages memory;
+  inference::KvCache cache{1, 1, 8, inference::CacheElement::float32, memory};
+  os::ThreadPool pool{1};
+  Forward forward;
+  Scheduler scheduler;
+  std::map<RequestId, RequestResult> ended;
+
+  explicit Joint(const SchedulerConfig& config)
+      : forward(cache, config.max_slots + config.prefill_rows, config.max_slots),
+        scheduler(decoder, forward, cache, pool, config, letters) {}
+  RequestId submit(RequestSpec spec) {
+    spec.on_end = [this](RequestId id, RequestResult&& result) { ended.emplace(id, std::move(result)); };
+    return scheduler.submit(std::move(spec));
+  }
+};
+
+}  // namespace
+
+TEST_CASE(
+    "weights that join decode in one pass, their prompts in passes of their own, and every bit is what it is alone") {
+  std::uint64_t joint = 0;
+  for (unsigned seed = 0; seed < 30; ++seed) {
+    std::mt19937 random(seed);
+    SchedulerConfig config;
+    config.max_slots = 1 + static_cast<std::int64_t>(random() % 9);
+    config.prefill_rows = 1 + static_cast<std::int64_t>(random() % 40);
+    config.prefill_ahead = random() % 2 == 0 ? 0 : 20;
+    config.cache_bytes = seed % 3 == 0 ? 0 : bytes_of(8 + random() % 12);
+    config.eos_ids = {7};
+    Joint<JoinedToy> bench(config);
+    std::vector<inference::Forward::WeightsHandle> weights;
+    for (const std::uint64_t one : {11U, 12U, 13U, 14U, 21U, 22U}) weights.push_back(toy::weights(one));
+    std::vector<RequestSpec> specs;
+    std::vector<RequestId> ids;
+    while (specs.size() < 16 || !bench.scheduler.idle()) {
+      if (specs.size() < 16 && random() % 3 == 0) {
+        RequestSpec spec = random_request(random);
+        spec.weights = weights[random() % weights.size()];
+        specs.push_back(spec);
+        ids.push_back(bench.submit(std::move(spec)));
+      }
+      bench.scheduler.step();
+      REQUIRE(bench.forward.passes < 100'000);
+    }
+    joint += bench.forward.joint;
+    CHECK(bench.scheduler.counts().pages_in_use == 0);
+    for (std::size_t r = 0; r < specs.size(); ++r) {
+      INFO("seed " << seed << " request " << r);
+      Bench alone({.max_slots = 4, .prefill_rows = 200, .prefix_cache = false, .eos_ids = {7}});
+      const RequestResult expected = alone.run(specs[r]);
+      const RequestResult& found = bench.ended.at(ids[r]);
+      for (std::size_t j = 0; j < found.completions.size(); ++j)
+        REQUIRE(same(found.completions[j], expected.completions[j]));
+    }
+  }
+  CHECK(joint > 100);
+  // Three that join and one more: two passes a step.
+  Joint<JoinedToy> bench({.max_slots = 8, .prefill_rows = 64});
+  for (const std::uint64_t one : {11U, 12U, 13U, 14U})
+    bench.submit(
+        {.prompt = {1, 2, 3}, .sampling = {.max_new_tokens = 9}, .ignore_eos = true, .weights = toy::weights(one)});
+  bench.scheduler.step();
+  const std::uint64_t before = bench.forward.passes;
+  for (int i = 0; i < 5; ++i) bench.scheduler.step();
+  CHECK(bench.forward.passes == before + 10);
+}
+
+TEST_CASE("memory that is refused ends one request: whose pages they were, or the youngest prompt of the pass") {
+  std::size_t failures = 0, whole = 0;
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    std::mt19937 random(seed);
+    SchedulerConfig config;
+    config.max_slots = 3 + static_cast<std::int64_t>(random() % 6);
+    config.prefill_rows = 30;
+    config.eos_ids = {7};
+    Joint<toy::ToyForward> bench(config);
+    bench.scheduler.set_weights(toy::weights(1));
+    std::vector<RequestSpec> specs;
+    std::vector<RequestId> ids;
+    std::map<RequestId, int> failed;
+    while (specs.size() < 20 || !bench.scheduler.idle()) {
+      if (specs.size() < 20 && random() % 3 == 0) {
+        RequestSpec spec = random_request(random);
+        specs.push_back(spec);
+        spec.on_failed = [&failed](RequestId id, const std::exception_ptr&) { ++failed[id]; };
+        ids.push_back(bench.submit(std::move(spec)));
+      }
+      const bool pages = random() % 10 == 0;
+      if (pages) bench.memory.refuses = true, bench.memory.spared = random() % 2 == 0;
+      // At least as much as decodes.
+      bench.forward.most_rows =
+          pages || random() % 10 != 0 ? 0 : static_cast<std::size_t>(config.max_slots) + random() % 20;
+      const std::size_t before = failed.size(), passes = bench.forward.passes;
+      bench.scheduler.step();
+      if (pages) CHECK(failed.size() <= before + 1);
+      if (failed.size() > before && !pages) CHECK(bench.forward.passes > passes + failed.size() - before - 1);
+      REQUIRE(bench.forward.passes < 100'000);
+    }
+    CHECK(bench.scheduler.counts().pages_in_use == 0);
+    failures += failed.size();
+    for (std::size_t r = 0; r < specs.size(); ++r) {
+      INFO("seed " << seed << " request " << r);
+      CHECK(failed.count(ids[r]) + bench.ended.count(ids[r]) == 1);
+      if (failed.contains(ids[r])) continue;
+      Bench alone({.max_slots = 4, .prefill_rows = 200, .prefix_cache = false, .eos_ids = {7}});
+      const RequestResult expected = alone.run(specs[r]);
+      const RequestResult& found = bench.ended.at(ids[r]);
+      for (std::size_t j = 0; j < found.completions.size(); ++j)
+        REQUIRE(same(found.completions[j], expected.completions[j]));
+      ++whole;
+    }
+  }
+  CHECK(failures > 40);
+  CHECK(whole > 300);
+  // Three prompts of which two have room: the third alone ends.
+  Joint<toy::ToyForward> bench({.max_slots = 8, .prefill_rows = 64});
+  bench.scheduler.set_weights(toy::weights(1));
+  std::vector<RequestId> failed;
+  for (std::uint32_t r = 0; r < 3; ++r) {
+    RequestSpec spec{.prompt = prompt_of(10, r), .sampling = {.max_new_tokens = 2}, .ignore_eos = true};
+    spec.on_failed = [&](RequestId id, const std::exception_ptr&) { failed.push_back(id); };
+    bench.submit(std::move(spec));
+  }
+  bench.forward.most_rows = 25;
+  bench.scheduler.drain();
+  CHECK(failed == std::vector<RequestId>{2});
+  CHECK(bench.ended.size() == 2);
 }

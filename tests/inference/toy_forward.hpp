@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <span>
 #include <stdexcept>
 #include <vector>
@@ -50,17 +51,27 @@ class ToyForward : public inference::Forward {
   [[nodiscard]] bool overlaps() const override { return apart; }
 
   void run(const Weights& weights, std::span<const inference::Row> rows) override {
+    const std::uint64_t seed = static_cast<const ToyWeights&>(weights).seed;
+    compute(rows, [seed](const inference::Row&) { return seed; });
+  }
+
+  // Of several weights in one pass.
+  template <class Seed>
+  void compute(std::span<const inference::Row> rows, const Seed& seed_of) {
     if (static_cast<std::int64_t>(rows.size()) > max_rows_) throw std::logic_error("too many rows");
     hashes_.clear();
     ++passes;
     computed += rows.size();
-    const std::uint64_t seed = static_cast<const ToyWeights&>(weights).seed;
     rows_.assign(rows.begin(), rows.end());
     if (fails == Fails::in_run) fail();
+    if (most_rows > 0 && rows.size() > most_rows) {
+      for (const inference::Row& row : rows_) *at(row, row.position) = 77.0F;
+      throw std::bad_alloc();
+    }
     for (const inference::Row& row : rows)
-      *at(row, row.position) = static_cast<float>(static_cast<std::uint64_t>(row.token) + 100 * seed);
+      *at(row, row.position) = static_cast<float>(static_cast<std::uint64_t>(row.token) + 100 * seed_of(row));
     for (const inference::Row& row : rows) {
-      std::uint64_t hash = seed;
+      std::uint64_t hash = seed_of(row);
       for (std::int64_t p = 0; p <= row.position; ++p) {
         const auto found = static_cast<std::uint64_t>(*at(row, p));
         hash = (hash ^ found) * 0x9E3779B97F4A7C15ULL;
@@ -85,6 +96,7 @@ class ToyForward : public inference::Forward {
 
   enum class Fails { never, in_run, in_logits } fails = Fails::never;
   bool apart = false;  // as a device that computes while the host does something else
+  std::size_t most_rows = 0;  // that there is memory for; 0: any number
   std::uint64_t passes = 0;
   std::size_t computed = 0;  // rows
 

@@ -40,7 +40,7 @@ struct State {
   std::map<void*, Region> regions;
   int kernels = 0;  // that are under way, on any thread
   Counts counts;
-  std::atomic<bool> fail{false};
+  std::atomic<bool> fail{false}, broken{false};
   std::size_t memory = 0, held = 0, peak = 0;  // bytes: that it says it has, taken, at most
   std::size_t counted_peak = 0;                // as LibTorch's statistics have it
   std::optional<Graph> graph;                  // that is recorded
@@ -50,6 +50,9 @@ State& state() {
   static State* const one = new State;  // outlives the tensors of static objects
   return *one;
 }
+
+// As a GPU after a kernel has read an address that is not there: every call says so.
+void check_alive() { TORCH_CHECK(!state().broken, "CUDA error: an illegal memory access was encountered"); }
 
 thread_local bool in_fallback = false;  // its copies are not the program's
 
@@ -209,6 +212,7 @@ class Memory final : public c10::DeviceAllocator {
     constexpr std::size_t page = 4096;
     void* memory = nullptr;
     if (bytes > 0) {
+      check_alive();
       TORCH_CHECK(!state().graph, "memory is taken while a graph is recorded");
       if (state().fail.exchange(false))
         C10_THROW_ERROR(OutOfMemoryError, "FAR out of memory. Tried to allocate " + std::to_string(bytes) + " bytes");
@@ -272,6 +276,7 @@ at::Tensor on_host(const at::Tensor& tensor) {
 }
 
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
+  check_alive();
   if (!in_fallback && state().graph) {
     TORCH_CHECK(from.is_privateuseone() && to.is_privateuseone(),
                 "the host is copied from or to while a graph is recorded");
@@ -394,6 +399,7 @@ void check_as_a_gpu(const c10::OperatorHandle& op, const torch::jit::Stack& stac
 }
 
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  check_alive();
   if (!in_fallback) check_as_a_gpu(op, *stack);
   if (state().graph) return record(op, stack);
   if (!state().replays) {
@@ -548,6 +554,8 @@ void reset_peak() {
 }
 
 void fail_allocation() { state().fail = true; }
+void set_broken(bool broken) { state().broken = broken; }
+bool broken() { return state().broken; }
 
 void reach(const std::function<void()>& f) {
   State& s = state();

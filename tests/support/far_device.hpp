@@ -44,6 +44,9 @@ void reset_peak();
 
 // The next allocation fails as a GPU's does when it is full.
 void fail_allocation();
+// From then on, and until it is mended, everything fails, as on a GPU after a kernel has read an address that is not there.
+void set_broken(bool broken);
+[[nodiscard]] bool broken();
 
 // f() while the host may reach all of the device's memory: a kernel of the host (far_kernels.hpp).
 void run_kernel(const std::function<void()>& f);

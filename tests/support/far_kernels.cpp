@@ -22,7 +22,9 @@ bool refused() {
   return false;
 }
 constexpr int out_of_resources = 701;  // cudaErrorLaunchOutOfResources
+constexpr int illegal_address = 700;   // cudaErrorIllegalAddress
 const char* text_of(int error) {
+  if (error == illegal_address) return "an illegal memory access was encountered";
   return error == out_of_resources ? "too many resources requested for launch" : "unknown error";
 }
 
@@ -31,6 +33,7 @@ struct Far;
 template <class A, int (*cuda::Kernels::*Launcher)(const A&, cuda::Stream)>
 struct Far<Launcher> {
   static int launch(const A& arguments, cuda::Stream) {
+    if (broken()) return illegal_address;
     if (refused()) return out_of_resources;
     run_kernel([arguments] {
       const std::int64_t before = host_launches();
@@ -96,6 +99,7 @@ int end(cuda::Stream, cuda::Graph* out) {
   return 0;
 }
 int replay_graph(cuda::Graph graph, cuda::Stream) {
+  if (broken()) return illegal_address;
   if (refused()) return out_of_resources;
   replay(*static_cast<const Graph*>(graph));
   return 0;

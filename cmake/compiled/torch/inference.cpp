@@ -7,6 +7,7 @@
 #include <rlalgo/inference/detail/prefix_cache_impl.hpp>
 #include <rlalgo/inference/detail/sampling_impl.hpp>
 #include <rlalgo/inference/detail/scheduler_impl.hpp>
+#include <rlalgo/inference/detail/scheduler_passes.hpp>
 #include <rlalgo/inference/detail/stop_strings_impl.hpp>
 #include <rlalgo/inference/detail/text_streams_impl.hpp>
 #include <rlalgo/inference/detail/weight_snapshots_impl.hpp>

@@ -1,5 +1,6 @@
 // The definitions of serve/, compiled once (RlalgoCompiled.cmake).
 #include <rlalgo/serve/detail/broadcasts_impl.hpp>
+#include <rlalgo/serve/detail/engine_failures.hpp>
 #include <rlalgo/serve/detail/engine_impl.hpp>
 #include <rlalgo/serve/detail/fields_impl.hpp>
 #include <rlalgo/serve/detail/metrics_text_impl.hpp>

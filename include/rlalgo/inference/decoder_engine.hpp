@@ -69,6 +69,8 @@ class DecoderEngine {
 
   // Gives back the memory of keys and values and of packed weights that nobody has.
   void release_memory();
+  // Raises what a device says that computes nothing any more.
+  void check_device() { device_->check(); }
 
   std::vector<std::vector<data::Completion>> generate(std::span<const Request> requests, const SamplingConfig& sampling,
                                                       DrawKey key, const GenerateHooks& hooks,

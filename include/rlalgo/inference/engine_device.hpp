@@ -28,6 +28,8 @@ class EngineDevice {
                                                                std::optional<std::uint64_t> contents) = 0;
   // Gives back the memory of copies that no view uses.
   virtual void release_memory() = 0;
+  // Raises what a device says that computes nothing any more: a number is written there and read.
+  virtual void check() {}
 };
 
 }  // namespace rlalgo::inference

@@ -32,7 +32,10 @@ struct Row {
   // copied once it has this row, or null.
   std::byte* state = nullptr;
   std::byte* saved = nullptr;
+  std::size_t weights = 0;  // of a pass over rows of several weights: which of them are its own
 };
+
+class JoinedForward;
 
 class Forward {
  public:
@@ -59,6 +62,18 @@ class Forward {
                     std::span<detail::Draw> /*draws*/) {}
   // Logits [n, V] of the rows with these indices in the last run(), in host memory, until the next call.
   [[nodiscard]] virtual const float* logits(const Weights& weights, std::span<const std::int64_t> rows) = 0;
+  // Computes rows of several weights in one pass; null: each goes in passes of its own.
+  [[nodiscard]] virtual JoinedForward* joined() { return nullptr; }
+};
+
+// A pass over rows of several weights (a base and adapters over it) that reads once what they share. Its rows decode: each is of a
+// sequence of its own. draw() and logits() of it take any of its weights.
+class JoinedForward {
+ public:
+  virtual ~JoinedForward() = default;
+  // Whether rows of `one` can stand in a pass with rows of `others`, which can stand in one.
+  [[nodiscard]] virtual bool joins(const Forward::Weights& one, std::span<const Forward::WeightsHandle> others) = 0;
+  virtual void run(std::span<const Forward::WeightsHandle> weights, std::span<const Row> rows) = 0;
 };
 
 }  // namespace rlalgo::inference

@@ -14,6 +14,7 @@
 
 #include <rlalgo/cpu/kernels.hpp>
 #include <rlalgo/inference/attention_pieces.hpp>
+#include <rlalgo/inference/cache_element.hpp>
 #include <rlalgo/inference/engine_config.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/inference/merged_adapter.hpp>
@@ -22,6 +23,7 @@
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/weight_names.hpp>
 #include <rlalgo/model/weights.hpp>
+#include <rlalgo/tensor/cuda_kernels.hpp>
 #include <rlalgo/tensor/device.hpp>
 
 namespace rlalgo::inference {
@@ -67,6 +69,23 @@ struct MemoryShare {
   return engine.merge_adapter ? merged_adapter_bytes(weights) : 0;
 }
 
+namespace detail {
+
+// Whether some attention keeps its scores: rows that decode without decode_attention, prompts without flash_attention.
+[[nodiscard]] inline bool keeps_scores(const model::DecoderConfig& config, const model::DecoderWeights& weights,
+                                       const EngineConfig& settings) {
+  const tensor::OwnKernels& own = tensor::own_kernels();
+  if (own.table == nullptr || !own.has_attention() || !cuda::in_use(cuda::Kernel::decode_attention) ||
+      settings.device->type() != own.device || settings.cache_element != CacheElement::bfloat16 ||
+      weights.embedding.scalar_type() != at::kBFloat16 || config.head_dim % 8 != 0 || config.head_dim > 256)
+    return true;
+  for (std::int64_t l = 0; l < config.layers; ++l)
+    if (config.spec(l).score_cap > 0.0) return true;
+  return false;
+}
+
+}  // namespace detail
+
 // Of an engine with these weights on their device, for sequences of `longest` tokens at most.
 [[nodiscard]] inline MemoryShare memory_share(const model::DecoderConfig& config, const model::DecoderWeights& weights,
                                               const EngineConfig& engine, double fraction, std::int64_t longest) {
@@ -88,13 +107,15 @@ struct MemoryShare {
   const auto numbers = static_cast<double>((settings.max_slots + prompts) *
                                            (6 * config.hidden_size + 2 * heads * config.head_dim + 3 * width));
   const auto logits = static_cast<double>(settings.max_slots * config.vocab_size);
-  // What attention by operators gathers and keeps (attention_pieces.hpp): of all that decode, or of one prompt.
+  // What attention gathers, and keeps where operators compute it (attention_pieces.hpp): of all that decode, or of one prompt.
   constexpr AttentionPieces pieces;
   const std::int64_t row = longest * 2 * config.kv_heads * config.head_dim;
   const auto gathered = static_cast<double>(std::max(row, std::min(pieces.gathered, settings.max_slots * row)));
   const std::int64_t heads_of_row = longest * config.heads;
   const std::int64_t rows = std::max(settings.max_slots, std::min(settings.prefill_rows, longest));
-  const auto scores = static_cast<double>(std::max(heads_of_row, std::min(pieces.scores, rows * heads_of_row)));
+  const auto scores = detail::keeps_scores(config, weights, settings)
+                          ? static_cast<double>(std::max(heads_of_row, std::min(pieces.scores, rows * heads_of_row)))
+                          : 0.0;
   const auto carried = static_cast<double>(config.carried()) * 4.0;  // of layers with a state
   out.passes =
       numbers * element + gathered * (element + 12.0) + logits * (element + 4.0) + 3.0 * scores * 4.0 +

@@ -11,15 +11,17 @@
 // drawn, when there is room; its tokens stay. Completions of one request share the pages of their prompt; requests with
 // a common prefix under the same weights share it through the prefix cache, at any distance in time.
 //
-// Requests on different weights (versions, adapters) go in passes of their own within a step, and keep their weights to
-// their end.
+// Requests on different weights (versions, adapters) keep them to their end. Within a step those that decode on one base go in one pass,
+// where the device can (JoinedForward); prompts, and what cannot be joined, go in passes of their own.
 //
 // Reproducibility: a logit depends on weights and tokens alone (forward.hpp), a draw on the request's key and indices.
 // So the tokens and log-probs of a request are the same bits whatever else comes and goes, in whichever order,
 // with cache hits and preemption or without.
 //
 // A pass that fails (a kernel, the device's memory, logits that are not finite) ends the requests that had a row in it, where they have a
-// sink for that (RequestSpec::on_failed); what was computed with their weights is not found again in the prefix cache.
+// sink for that (RequestSpec::on_failed); what was computed with their weights is not found again in the prefix cache. Where memory is
+// refused for the pages of a request, it alone ends. Where it is refused for a pass, the youngest prompt of it ends, and the pass is
+// computed without it; not where sequences carry a state, which a pass changes.
 //
 // Where a device computes apart from the host, a request without stop strings hears of a token while the next pass is computed, at its end or
 // at the end of a step without a pass.
@@ -37,6 +39,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -47,6 +50,7 @@
 #include <rlalgo/inference/detail/later_tokens.hpp>
 #include <rlalgo/inference/detail/roster.hpp>
 #include <rlalgo/inference/detail/scheduled.hpp>
+#include <rlalgo/inference/detail/weight_groups.hpp>
 #include <rlalgo/inference/forward.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/inference/prefix_cache.hpp>
@@ -91,7 +95,7 @@ class Scheduler {
 
   [[nodiscard]] bool idle() const noexcept { return requests_.empty(); }
 
-  // One pass for each set of weights in use. False when nothing was left to do.
+  // A pass for each group of weights in use, and one for the prompts of each where that has several. False when nothing was left to do.
   bool step();
 
   void drain();
@@ -133,20 +137,48 @@ class Scheduler {
 
   // One pass.
 
-  void pass(const Forward::WeightsHandle& weights);
+  using Group = std::span<const Forward::WeightsHandle>;
+  // Who has rows in a pass.
+  struct Pass {
+    Group decoding;                                   // that can stand in one
+    const Forward::WeightsHandle* prompts = nullptr;  // null: no prompts
+    bool hold_up = false;                             // prompts go first
 
-  void compute(const Forward::WeightsHandle& weights);
+    [[nodiscard]] const Forward::Weights& any() const { return decoding.empty() ? **prompts : *decoding.front(); }
+    [[nodiscard]] bool begins(const Forward::WeightsHandle& weights) const {
+      return prompts != nullptr && *prompts == weights;
+    }
+  };
+
+  // Those of weights that decode in one pass.
+  void step_of(Group group);
+
+  // How many rows it had.
+  std::size_t run_pass(const Pass& pass);
+
+  void compute(const Pass& pass);
+
+  // All rows, without the youngest prompts where there is no memory for them.
+  void run_rows(const Pass& pass);
 
   // Ends the requests of this pass, or throws `error`.
-  void fail_pass(const Forward::WeightsHandle& weights, const std::exception_ptr& error);
+  void fail_pass(const Pass& pass, const std::exception_ptr& error);
+
+  // f() for a request: where that throws, the request ends behind the pass.
+  template <class F>
+  void for_one(detail::Scheduled& request, const F& f);
+
+  // Ends requests that failed by themselves, or throws why the first did.
+  void end_failed();
+  void end_failed(RequestId id, const std::exception_ptr& error);
 
   // Pages of a sequence of the request, which has a row in this pass then.
   bool extend(detail::Scheduled& request, KvCache::Sequence& sequence, std::int64_t count);
 
   // The rows of this pass: decoding completions, then prompts and what is computed again, all oldest first.
-  void collect(const Forward::WeightsHandle& weights);
+  void collect(const Pass& pass);
 
-  void add_decoding(const Forward::WeightsHandle& weights);
+  void add_decoding(Group group);
 
   void add_prompts(const Forward::WeightsHandle& weights);
 
@@ -158,9 +190,9 @@ class Scheduler {
   // Pages for `count` positions more. Pages of rows that are collected already cannot be taken from their owners.
   bool claim(std::size_t k, KvCache::Sequence& sequence, std::int64_t count);
 
-  // The rows of the last `count` positions of a slot's sequence. A row is asked for the token after it, if that is not
+  // The rows of the last `count` positions of a slot's sequence, of those weights of the pass. A row is asked for the token after it, if that is not
   // known yet.
-  void add_rows(std::size_t k, std::int64_t count);
+  void add_rows(std::size_t k, std::int64_t count, std::size_t weights);
 
   // The state behind the last collected row of a completion goes with its page.
   void save_behind(detail::Slot& slot, std::int64_t position);
@@ -189,11 +221,17 @@ class Scheduler {
   bool starved_ = false;      // somebody with a slot waits for pages
   std::int64_t ahead_ = 0;    // prompt tokens computed since somebody is held up
   bool may_hold_up_ = false;  // in this step
+  bool some_failed_ = false;  // requests, by themselves
   Counts counts_;
   // Of this pass:
-  std::uint64_t pass_ = 0;  // its number
-  std::vector<Forward::WeightsHandle> passes_;
+  std::uint64_t pass_ = 0;       // its number
+  detail::WeightGroups groups_;  // of this step
   std::vector<Row> rows_;
+  struct Prompt {
+    detail::Scheduled* request;
+    std::size_t row, wanted;  // where its part of each begins
+  };
+  std::vector<Prompt> prompts_;
   std::vector<detail::Draw> wanted_;  // `row` is that of rows_
   detail::DrawBatch draws_;
   detail::LaterTokens later_;
@@ -203,4 +241,7 @@ class Scheduler {
 
 #ifndef RLALGO_COMPILED
 #include <rlalgo/inference/detail/scheduler_impl.hpp>
+#endif
+#ifndef RLALGO_COMPILED
+#include <rlalgo/inference/detail/scheduler_passes.hpp>
 #endif

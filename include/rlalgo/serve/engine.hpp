@@ -13,7 +13,10 @@
 // Exactly one of these is called of every piece of work: on_end of each of its requests, or on_failed once, after which
 // none of its sinks is called any more. A sink must not call the engine, but may throw: its work fails.
 //
-// Errors: [rlalgo.serve.9] too much work waits (429); [.10] the engine takes no more work (503); [.14] work that was
+// Where a step or a pass has failed, the device is asked whether it computes at all. One that does not (an address that was not there, a
+// fault of the hardware) answers nothing any more in this process: all work ends, none is taken, failure() says why.
+//
+// Errors: [rlalgo.serve.33] the device computes nothing any more (503); [.9] too much work waits (429); [.10] the engine takes no more work (503); [.14] work that was
 // not done in time (504); [.15] a step failed, or a call was not made in time (500).
 #pragma once
 
@@ -26,6 +29,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -35,6 +39,7 @@
 #include <rlalgo/inference/decoder_engine.hpp>
 #include <rlalgo/inference/request.hpp>
 #include <rlalgo/model/decoder_config.hpp>
+#include <rlalgo/serve/detail/request_shares.hpp>
 #include <rlalgo/serve/fair_queue.hpp>
 #include <rlalgo/serve/histogram.hpp>
 
@@ -92,18 +97,43 @@ class Engine {
   [[nodiscard]] bool draining() const;
 
   [[nodiscard]] Counts counts() const;
-  // False when a step has been under way for longer than the watchdog allows.
+  // False when a step has been under way for longer than the watchdog allows, and when there is a failure().
   [[nodiscard]] bool healthy() const;
+  // Why no work will ever be done again, where that is so.
+  [[nodiscard]] std::optional<core::Error> failure() const;
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Entry;
+  // A piece of work, as the engine's thread has it.
+  struct Entry {
+    Ticket ticket = 0;
+    Work work;
+    std::vector<detail::Share> shares;                         // of all requests
+    std::size_t next = 0;                                      // of the shares, the first that is not in the scheduler
+    std::size_t ended = 0;                                     // requests
+    std::vector<std::optional<inference::RequestId>> running;  // [shares]
+    std::vector<std::size_t> shares_left;                      // [requests]: that have not ended
+    std::vector<inference::RequestResult> results;             // [requests]: of several shares, what has ended of them
+    std::vector<std::vector<Clock::time_point>> last_token;    // [requests][completions]
+
+    // The requests of which a share is not in the scheduler.
+    [[nodiscard]] std::size_t waiting() const {
+      return next < shares.size() ? work.requests.size() - shares[next].request : 0;
+    }
+    Clock::time_point arrival = Clock::now();
+    std::optional<Clock::time_point> deadline;
+    bool silent = false;  // its sinks are called no more
+    std::optional<core::Error> thrown;
+  };
   using Call = std::function<void()>;
 
   void loop();
   void serve_round(std::deque<Call>& calls);
   void serve_calls(std::deque<Call>& calls);
   void begin_anew(const std::string& failure);
+  void check_device();
+  void end_all(const core::Error& error);
+  void refuse_if_dead() const;  // with `mutex_` held
   void admit();
   void submit_next(Entry& entry);
   void finish(Entry& entry, std::size_t index);
@@ -130,6 +160,7 @@ class Engine {
   std::vector<Ticket> trouble_;  // work whose sinks threw
   std::size_t scheduled_ = 0;    // completions in the scheduler
   bool frozen_ = false;
+  bool suspect_ = false;                           // something has failed since the device was asked
   std::vector<std::function<void()>> when_quiet_;  // pauses that wait for what runs
   Counts live_;
 
@@ -143,6 +174,7 @@ class Engine {
   bool paused_ = false, draining_ = false, stop_ = false, stepping_ = false;
   Clock::time_point step_began_;
   Counts counts_;
+  std::optional<core::Error> failure_;
 
   std::thread thread_;
 };
@@ -151,4 +183,7 @@ class Engine {
 
 #ifndef RLALGO_COMPILED
 #include <rlalgo/serve/detail/engine_impl.hpp>
+#endif
+#ifndef RLALGO_COMPILED
+#include <rlalgo/serve/detail/engine_failures.hpp>
 #endif

@@ -16,8 +16,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include <rlalgo/core/error.hpp>
 #include <rlalgo/serve/served_model.hpp>
 #include <rlalgo/serve/server_config.hpp>
 
@@ -33,6 +35,8 @@ class GenerationServer {
   [[nodiscard]] std::uint16_t port() const;
   [[nodiscard]] std::string url() const;
   [[nodiscard]] Engine::Counts counts() const;
+  // Why it answers nothing any more but errors: its device computes nothing ([rlalgo.serve.33]). It is to be ended then.
+  [[nodiscard]] std::optional<core::Error> failure() const;
 
   // From the next request on the answers are of these weights (weight_store.hpp: replace), in the trainer's own process.
   // Not from a thread of the server.

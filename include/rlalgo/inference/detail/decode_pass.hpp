@@ -8,8 +8,10 @@
 // weights, the plan's own memory; where one of them has moved, the pass is recorded again. Weights that are updated in place are read as
 // they are.
 //
-// Adapters (pass_adapters.hpp) are two more launches for each group of maps that has one: q, k, v; o; gate, up; down. Requests of other
-// weights decode in passes of their own, so a plan has a graph for each of the weights that were last decoded with.
+// Adapters (pass_adapters.hpp) are two more launches for each group of maps that has one: q, k, v; o; gate, up; down. DoRA's ν is one more
+// for q, k, v and for gate, up, and two more for o and down, whose product does not go to the residual at once. Rows of several adapters
+// and of none in one pass (adapter_bank.hpp): one more each, for the columns that are not a row's own, and one for ν of the rows. A plan
+// has a graph for each of the weights, or banks, that were last decoded with.
 //
 // Matrices in bytes (quantised_copies.hpp) are multiplied by cuda/product_8bit.cuh, one launch in the place of each product: nine, too.
 //
@@ -35,6 +37,7 @@
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/inference/detail/byte_product.hpp>
+#include <rlalgo/inference/detail/decode_plan.hpp>
 #include <rlalgo/inference/detail/joined_maps.hpp>
 #include <rlalgo/inference/detail/paged_operations.hpp>
 #include <rlalgo/inference/detail/paged_rows.hpp>
@@ -67,8 +70,9 @@ namespace rlalgo::inference::detail {
     for (const LowRankMaps* const maps : {&one.qkv, &one.o, &one.gate_up, &one.down}) {
       add(maps->a);
       add(maps->b);
+      add(maps->scale);
       // An adapter may lie where one of another rank lay.
-      out = (out ^ static_cast<std::uint64_t>(maps->rank())) * 1099511628211ULL;
+      out = (out ^ static_cast<std::uint64_t>(maps->rank() + maps->units)) * 1099511628211ULL;
     }
   for (const model::LayerWeights& w : weights.layers) {
     for (const tensor::Tensor* const one : {&w.attention_norm, &w.mlp_norm, &w.q_norm, &w.k_norm}) add(*one);
@@ -105,25 +109,26 @@ class DecodePass {
 
   // States [rows, H] behind the final norm. `angles`: cosines and sines of each rotation, [positions, half].
   // `bytes`, `adapters`: of each layer, or none; `places`: places_of() all. `padded`: what a pass has rows, at least as many as are given; 0: the
-  // bucket of their number.
+  // bucket of their number. `bank`: whose the adapters are, with the place of each row; none: all rows have the same ones.
   [[nodiscard]] tensor::Tensor run(const model::DecoderWeights& w, std::span<const JoinedMaps> joined,
                                    std::span<const LayerBytes> bytes, std::span<const LayerAdapters> adapters,
                                    std::uint64_t places, std::span<const Row> rows,
-                                   std::span<const std::array<tensor::Tensor, 2>> angles, std::int64_t padded = 0) {
+                                   std::span<const std::array<tensor::Tensor, 2>> angles, std::int64_t padded = 0,
+                                   const BankRows& bank = {}) {
     const auto count = static_cast<std::int64_t>(rows.size());
     std::int64_t longest = 1;
     for (const Row& row : rows) longest = std::max(longest, pages_of(row));
     const tensor::SideStream::Scope scope(stream_);
-    Plan& plan = plan_of(padded > 0 ? padded : bucket(count), std::bit_ceil(static_cast<std::uint64_t>(longest)));
-    fill(plan, rows);
-    const Read read{w, joined, bytes, adapters, angles};
-    make_room(plan, adapters);
+    DecodePlan& plan = plan_of(padded > 0 ? padded : bucket(count), std::bit_ceil(static_cast<std::uint64_t>(longest)));
+    plan.fill(rows, bank.places, numbers_);
+    const Read read{w, joined, bytes, adapters, angles, bank.others};
+    plan.make_room(adapters, bank);
     if (!records()) {
       compute(plan, read);
       return plan.last.narrow(0, 0, count);
     }
-    const Reads reads{pages_.arena().const_data_ptr(), angles.empty() ? 0 : angles[0][0].size(0)};
-    Recorded& recorded = recorded_of(plan, places);
+    const DecodePlan::Reads reads{pages_.arena().const_data_ptr(), angles.empty() ? 0 : angles[0][0].size(0)};
+    DecodePlan::Recorded& recorded = plan.recorded_of(places);
     if (recorded.graph != nullptr && recorded.reads == reads) {
       replay(plan, recorded);
     } else if (recorded.reads == reads) {
@@ -148,19 +153,6 @@ class DecodePass {
   }
 
  private:
-  // What a graph of some weights has the addresses of.
-  struct Reads {
-    const void* arena = nullptr;
-    std::int64_t angles = -1;  // positions in the tables, which are made anew where they grow
-    bool operator==(const Reads&) const = default;
-  };
-  struct Recorded {
-    std::uint64_t weights = 0;  // places_of() them
-    std::shared_ptr<void> graph;
-    Reads reads;  // of the last pass
-  };
-  static constexpr std::size_t most_recorded = 8;  // graphs of a plan
-
   // What a pass reads beside its plan.
   struct Read {
     const model::DecoderWeights& weights;
@@ -168,27 +160,13 @@ class DecodePass {
     std::span<const LayerBytes> bytes;
     std::span<const LayerAdapters> adapters;
     std::span<const std::array<tensor::Tensor, 2>> angles;
+    const tensor::Tensor& others;  // of a bank, or undefined
   };
-  struct Plan {
-    std::int64_t rows = 0, pages = 0;
-    tensor::Tensor input;  // [4·rows + rows·pages] int64: what follows, one behind the other
-    tensor::Tensor ids, positions, page, place, table;  // [rows] each, [rows, pages]
-    tensor::Tensor x, normed, last;                     // [rows, H]
-    tensor::Tensor joined, q, attended;                 // [rows, (n + 2 kv)·d], [rows, n·d] ×2
-    tensor::Tensor gate_up, active;                     // [rows, 2I], [rows, I]
-    tensor::Tensor rank;                                // [rows, r] of adapters, or undefined
-    tensor::Tensor partial, arrived;                    // of attention
-    std::vector<Recorded> recorded;                     // the last used one last
-  };
-
   [[nodiscard]] static bool plain(const model::Linear& map) {
-    return map.weight.defined() && !map.lora.magnitude.defined() && !map.quantised && map.weight.is_contiguous() &&
+    return map.weight.defined() && !map.quantised && map.weight.is_contiguous() &&
            map.weight.scalar_type() == at::kBFloat16;
   }
-  [[nodiscard]] bool in_bytes(const model::LayerWeights& w, const LayerBytes& bytes) const {
-    for (const model::Linear* const map : {&w.q_proj, &w.k_proj, &w.v_proj, &w.qkv_proj, &w.o_proj, &w.gate_proj,
-                                           &w.up_proj, &w.gate_up_proj, &w.down_proj})
-      if (map->lora.magnitude.defined()) return false;
+  [[nodiscard]] bool in_bytes(const LayerBytes& bytes) const {
     return bytes.complete() && multiplies_bytes(kernels_, *bytes.qkv) && multiplies_bytes(kernels_, *bytes.o) &&
            multiplies_bytes(kernels_, *bytes.gate_up) && multiplies_bytes(kernels_, *bytes.down);
   }
@@ -198,7 +176,7 @@ class DecodePass {
              (spec.fused_gate_up ? plain(w.gate_up_proj) : plain(w.gate_proj) && plain(w.up_proj)) && plain(w.o_proj) &&
              plain(w.down_proj);
     };
-    return (bytes != nullptr ? in_bytes(w, *bytes) : whole()) && !spec.mlp_bias && w.attention_norm.defined() &&
+    return (bytes != nullptr ? in_bytes(*bytes) : whole()) && !spec.mlp_bias && w.attention_norm.defined() &&
            w.mlp_norm.defined() && !w.attention_output_norm.defined() && !w.mlp_output_norm.defined() &&
            !spec.parallel && !spec.sinks && !spec.output_gate && spec.experts.count == 0 && !spec.delta.present() &&
            spec.residual_scale == 1.0 && spec.head_norm != model::HeadNorm::all;
@@ -206,85 +184,19 @@ class DecodePass {
 
   [[nodiscard]] bool records() const { return kernels_.table->graph_begin != nullptr && !refused_; }
 
-  [[nodiscard]] Plan& plan_of(std::int64_t rows, std::uint64_t pages) {
+  [[nodiscard]] DecodePlan& plan_of(std::int64_t rows, std::uint64_t pages) {
     const auto found = plans_.find({rows, pages});
     if (found != plans_.end()) return found->second;
-    Plan plan;  // among plans_ when it has all of its memory
-    plan.rows = rows;
-    plan.pages = static_cast<std::int64_t>(pages);
-    const auto options = at::TensorOptions().dtype(at::kBFloat16).device(pages_.device());
-    const auto memory = [&](std::int64_t width) { return tensor::empty({rows, width}, options); };
-    const std::int64_t n = config_.heads, kv = config_.kv_heads, d = config_.head_dim,
-                       inner = config_.intermediate_size;
-    plan.input = tensor::zeros({4 * rows + rows * plan.pages}, options.dtype(at::kLong));
-    const auto part = [&](std::int64_t i) { return plan.input.narrow(0, i * rows, rows); };
-    plan.ids = part(0);
-    plan.positions = part(1);
-    plan.page = part(2);
-    plan.place = part(3);
-    plan.table = plan.input.narrow(0, 4 * rows, rows * plan.pages);
-    plan.x = memory(config_.hidden_size);
-    plan.normed = memory(config_.hidden_size);
-    plan.last = memory(config_.hidden_size);
-    plan.joined = memory((n + 2 * kv) * d);
-    plan.q = memory(n * d);
-    plan.attended = memory(n * d);
-    plan.gate_up = memory(2 * inner);
-    plan.active = memory(inner);
-    plan.partial = tensor::empty(
-        {cuda::decode_partial_floats(rows, static_cast<int>(n), static_cast<int>(d), static_cast<int>(plan.pages))},
-        options.dtype(at::kFloat));
-    plan.arrived = tensor::zeros({cuda::decode_counters(rows, static_cast<int>(n))}, options.dtype(at::kInt));
+    DecodePlan plan(config_, pages_.device(), rows, static_cast<std::int64_t>(pages));  // all of its memory, or none
     return plans_.emplace(std::pair(rows, pages), std::move(plan)).first->second;
   }
 
-  // For the states of adapters between their products. A graph that has other addresses is forgotten.
-  void make_room(Plan& plan, std::span<const LayerAdapters> adapters) const {
-    std::int64_t rank = 0;
-    for (const LayerAdapters& one : adapters) rank = std::max(rank, one.rank());
-    if (rank == 0 || (plan.rank.defined() && plan.rank.size(1) >= rank)) return;
-    plan.rank = tensor::empty({plan.rows, rank}, plan.x.options());
-    plan.recorded.clear();
-  }
-
-  [[nodiscard]] static Recorded& recorded_of(Plan& plan, std::uint64_t weights) {
-    std::vector<Recorded>& all = plan.recorded;
-    const auto found =
-        std::find_if(all.begin(), all.end(), [&](const Recorded& one) { return one.weights == weights; });
-    if (found != all.end()) {
-      std::rotate(found, found + 1, all.end());
-      return all.back();
-    }
-    if (all.size() == most_recorded) all.erase(all.begin());
-    return all.emplace_back(Recorded{.weights = weights});
-  }
-
-  // One copy from the host.
-  void fill(Plan& plan, std::span<const Row> rows) {
-    const auto bucket = static_cast<std::size_t>(plan.rows), pages = static_cast<std::size_t>(plan.pages);
-    numbers_.assign(4 * bucket + bucket * pages, 0);
-    std::int64_t* const ids = numbers_.data();
-    std::int64_t *const positions = ids + bucket, *const page = positions + bucket, *const place = page + bucket,
-                        *const table = place + bucket;
-    std::fill(positions, page, -1);
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const Row& row = rows[i];
-      ids[i] = row.token;
-      positions[i] = row.position;
-      const std::int64_t used = pages_of(row);
-      for (std::int64_t p = 0; p < used; ++p)
-        table[i * pages + static_cast<std::size_t>(p)] = TensorPages::number(row.pages[p]);
-      page[i] = table[i * pages + static_cast<std::size_t>(used - 1)];
-      place[i] = row.position % cpu::page_positions;
-    }
-    tensor::copy_from_host(plan.input, std::span<const std::int64_t>(numbers_));
-  }
-
-  void compute(Plan& plan, const Read& read) {
+  void compute(DecodePlan& plan, const Read& read) {
     const cuda::Kernels& own = *kernels_.table;
     const model::DecoderWeights& w = read.weights;
     at::_ops::index_select_out::call(w.embedding, 0, plan.ids, plan.x);
     if (config_.embedding_scale != 1.0) plan.x.mul_(model::embedding_scale(config_, at::kBFloat16));
+    if (read.others.defined()) at::_ops::index_select_out::call(read.others, 0, plan.adapter, plan.hidden);
     static const LayerAdapters none;
     static const LayerBytes plain_maps;
     for (std::int64_t l = 0; l < config_.layers; ++l) {
@@ -300,15 +212,31 @@ class DecodePass {
     tensor::addmm_(out, x, weight.t(), 0.0);
   }
 
+  // y ← ν ⊙ y.
+  static void scale(const DecodePlan& plan, const LowRankMaps& maps, const tensor::Tensor& y) {
+    if (!maps.scale.defined()) return;
+    if (maps.units == 0) {
+      y.mul_(maps.scale);
+      return;
+    }
+    const std::int64_t width = maps.scale.size(1);
+    tensor::Tensor rows = plan.scale.view({-1}).narrow(0, 0, plan.rows * width).view({plan.rows, width});
+    at::_ops::index_select_out::call(maps.scale, 0, plan.adapter, rows);
+    y.mul_(rows);
+  }
+
   // y += (x Aᵀ) Bᵀ.
-  static void adapt(const Plan& plan, const LowRankMaps& maps, const tensor::Tensor& x, const tensor::Tensor& y) {
+  static void adapt(const DecodePlan& plan, const LowRankMaps& maps, const tensor::Tensor& x, const tensor::Tensor& y) {
     if (!maps.defined()) return;
-    const tensor::Tensor rank = plan.rank.narrow(1, 0, maps.rank());
+    const tensor::Tensor rank =
+        plan.rank.view({-1}).narrow(0, 0, plan.rows * maps.rank()).view({plan.rows, maps.rank()});
     multiply(x, maps.a, rank);
+    if (maps.units > 0)
+      rank.view({plan.rows, maps.units, -1}).masked_fill_(plan.hidden.narrow(1, 0, maps.units).unsqueeze(2), 0.0);
     tensor::addmm_(y, rank, maps.b.t());
   }
 
-  void layer(const cuda::Kernels& own, Plan& plan, const model::LayerWeights& w, const JoinedMaps& joined,
+  void layer(const cuda::Kernels& own, DecodePlan& plan, const model::LayerWeights& w, const JoinedMaps& joined,
              const LayerBytes& bytes, const LayerAdapters& adapters, std::int64_t l,
              std::span<const std::array<tensor::Tensor, 2>> angles) {
     const model::LayerSpec& spec = config_.spec(l);
@@ -324,13 +252,13 @@ class DecodePass {
       multiply(plan.normed, joined.qkv, plan.joined);
     else
       for (std::size_t i = 0; i < 3; ++i) multiply(plan.normed, maps[i]->weight, parts[i]);
+    scale(plan, adapters.qkv, plan.joined);
     adapt(plan, adapters.qkv, plan.normed, plan.joined);
     if (!joined.qkv_bias.defined())
       for (std::size_t i = 0; i < 3; ++i)
         if (maps[i]->bias.defined()) parts[i].add_(maps[i]->bias);
     attend(own, plan, w, joined.qkv_bias, l, angles);
-    add(own, plan.x, plan.attended, w.o_proj, bytes.o);
-    adapt(plan, adapters.o, plan.attended, plan.x);
+    add(own, plan, plan.attended, w.o_proj, bytes.o, adapters.o);
     norm(own, plan.x, w.mlp_norm, plan.normed);
     if (bytes.gate_up) {
       multiply_bytes(own, plan.normed, *bytes.gate_up, plan.gate_up);
@@ -340,6 +268,7 @@ class DecodePass {
       multiply(plan.normed, w.gate_proj.weight, plan.gate_up.narrow(1, 0, inner));
       multiply(plan.normed, w.up_proj.weight, plan.gate_up.narrow(1, inner, inner));
     }
+    scale(plan, adapters.gate_up, plan.gate_up);
     adapt(plan, adapters.gate_up, plan.normed, plan.gate_up);
     auto* const gate = static_cast<std::uint16_t*>(plan.gate_up.mutable_data_ptr());
     tensor::launch(own, own.gated,
@@ -352,18 +281,26 @@ class DecodePass {
                     .activation = model::kernel_activation(spec.activation),
                     .element = cuda::Element::bfloat16},
                    cuda::Kernel::gated, plan.gate_up);
-    add(own, plan.x, plan.active, w.down_proj, bytes.down);
-    adapt(plan, adapters.down, plan.active, plan.x);
+    add(own, plan, plan.active, w.down_proj, bytes.down, adapters.down);
   }
 
-  // x += y Wᵀ + bias.
-  static void add(const cuda::Kernels& own, const tensor::Tensor& x, const tensor::Tensor& y, const model::Linear& map,
-                  const ByteWeight& bytes) {
-    if (bytes)
-      multiply_bytes(own, y, *bytes, x, true);
-    else
-      tensor::addmm_(x, y, map.weight.t());
-    if (map.bias.defined()) x.add_(map.bias);
+  // x += y Wᵀ + bias, and what an adapter adds.
+  static void add(const cuda::Kernels& own, const DecodePlan& plan, const tensor::Tensor& y, const model::Linear& map,
+                  const ByteWeight& bytes, const LowRankMaps& adapter) {
+    if (adapter.scale.defined()) {
+      if (bytes)
+        multiply_bytes(own, y, *bytes, plan.normed);  // which nobody reads any more
+      else
+        multiply(y, map.weight, plan.normed);
+      scale(plan, adapter, plan.normed);
+      plan.x.add_(plan.normed);
+    } else if (bytes) {
+      multiply_bytes(own, y, *bytes, plan.x, true);
+    } else {
+      tensor::addmm_(plan.x, y, map.weight.t());
+    }
+    if (map.bias.defined()) plan.x.add_(map.bias);
+    adapt(plan, adapter, y, plan.x);
   }
 
   void norm(const cuda::Kernels& own, const tensor::Tensor& x, const tensor::Tensor& weight,
@@ -381,7 +318,7 @@ class DecodePass {
                    cuda::Kernel::rms_norm, x);
   }
 
-  void attend(const cuda::Kernels& own, Plan& plan, const model::LayerWeights& w, const tensor::Tensor& bias,
+  void attend(const cuda::Kernels& own, DecodePlan& plan, const model::LayerWeights& w, const tensor::Tensor& bias,
               std::int64_t l, std::span<const std::array<tensor::Tensor, 2>> angles) const {
     const model::LayerSpec& spec = config_.spec(l);
     const cuda::Pages places = page_places(config_, pages_, config_.attention_layers(l));
@@ -423,7 +360,7 @@ class DecodePass {
     tensor::launch(own, own.decode_attention, over, cuda::Kernel::decode_attention, plan.q);
   }
 
-  void record(Plan& plan, Recorded& recorded, const Read& read) {
+  void record(DecodePlan& plan, DecodePlan::Recorded& recorded, const Read& read) {
     const cuda::Kernels& own = *kernels_.table;
     cuda::Graph graph = nullptr;
     bool good = own.graph_begin(stream_.handle()) == 0;
@@ -446,7 +383,7 @@ class DecodePass {
     replay(plan, recorded);
   }
 
-  void replay(const Plan& plan, Recorded& recorded) {
+  void replay(const DecodePlan& plan, DecodePlan::Recorded& recorded) {
     const int error = kernels_.table->graph_replay(recorded.graph.get(), stream_.handle());
     if (error == 0) return;
     recorded.graph.reset();  // the next pass is computed, and recorded again
@@ -466,7 +403,7 @@ class DecodePass {
   const TensorPages& pages_;
   const tensor::OwnKernels& kernels_;
   tensor::SideStream stream_;
-  std::map<std::pair<std::int64_t, std::uint64_t>, Plan> plans_;
+  std::map<std::pair<std::int64_t, std::uint64_t>, DecodePlan> plans_;
   std::vector<std::int64_t> numbers_;
   bool refused_ = false;  // the device does not record
 };

@@ -134,9 +134,9 @@ RLALGO_INLINE void KvCache::reserve(Sequence& sequence, std::int64_t positions) 
 RLALGO_INLINE bool KvCache::extend(Sequence& sequence, std::int64_t count) {
   const std::size_t wanted = pages_for(sequence.length + count);
   if (wanted > sequence.pages.size() && !available(wanted - sequence.pages.size())) return false;
-  sequence.length += count;
   claim_state(sequence);
   while (sequence.pages.size() < wanted) append(sequence, take());
+  sequence.length += count;  // it is as it was where there was no memory
   return true;
 }
 

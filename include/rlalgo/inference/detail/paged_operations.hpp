@@ -3,8 +3,9 @@
 // Rows of a pass that no sequence has (paged_rows.hpp) have zeros for attention.
 //
 // A run of one row is attended to by the project's own kernel (cuda/decode_attention.cuh) where weights and pages are bfloat16 and the
-// program uses it: a row's numbers from there depend on its own sequence alone. Else pages are gathered into [B, S] positions, in pieces
-// of as many sequences, or rows of one, as keep what is gathered and the scores within AttentionPieces.
+// program uses it: a row's numbers from there depend on its own sequence alone. Prompts are one call for several sequences
+// (prompt_rows.hpp) where there is one for the layer and the tensors: no cap, pages in the dtype of the queries. Else pages are gathered
+// into [B, S] positions, in pieces of as many sequences, or rows of one, as keep what is gathered and the scores within AttentionPieces.
 #pragma once
 
 #include <algorithm>
@@ -12,17 +13,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include <rlalgo/cpu/kernels.hpp>
 #include <rlalgo/inference/attention_pieces.hpp>
 #include <rlalgo/inference/detail/paged_rows.hpp>
+#include <rlalgo/inference/detail/prompt_rows.hpp>
 #include <rlalgo/inference/detail/tensor_pages.hpp>
 #include <rlalgo/model/cuda_operations.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/tensor/cuda_kernels.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
+#include <rlalgo/tensor/varlen_attention.hpp>
 
 namespace rlalgo::inference::detail {
 
@@ -79,6 +83,17 @@ class PagedOperations final : public model::CudaOperations {
     return nullptr;
   }
 
+  // Of prompts that are attended to by calls for several, in passes over activations of that dtype; nothing: they are not.
+  [[nodiscard]] std::optional<PromptPlaces> prompt_places(at::ScalarType type) const {
+    bool some = false;
+    for (std::int64_t l = 0; l < config_.layers && !some; ++l) some = config_.spec(l).score_cap == 0.0;
+    if (!kernels().has_attention() || pages_.device().type() != kernels().device || pages_.type() != type || !some)
+      return std::nullopt;
+    return PromptPlaces{
+        .layers = std::max<std::int64_t>(1, config_.attention_layers()),
+        .most_keys = std::max<std::int64_t>(1, pieces_.gathered / (2 * config_.kv_heads * config_.head_dim))};
+  }
+
   void begin(const PagedRows& rows) { rows_ = &rows; }
   void enter_layer(std::int64_t layer) {
     layer_ = layer;
@@ -122,10 +137,18 @@ class PagedOperations final : public model::CudaOperations {
                  ? attend_by_kernel(*own, places, run, queries)
                  : attend_in_pieces(run, queries, layer);
     };
-    if (rows_->runs.size() == 1 && !rows_->runs.front().rows.defined()) return attend_to(rows_->runs.front(), q);
+    const tensor::VarlenAttention* const whole =
+        rows_->prompts.empty() || config_.spec(layer_).score_cap > 0.0 ? nullptr : kernels().take_attention(q);
+    if (whole != nullptr && rows_->prompts.size() == 1 && rows_->prompts.front().count == q.size(0))
+      return attend_whole(*whole, rows_->prompts.front(), q);
+    if (rows_->runs.size() == 1 && !rows_->runs.front().rows.defined() && whole == nullptr)
+      return attend_to(rows_->runs.front(), q);
     model::AttentionOutput out{tensor::empty_like(q), {}};
     if (config_.spec(layer_).sinks) out.log_sum = q.new_empty({q.size(0), q.size(1)}, q.options().dtype(at::kFloat));
+    if (whole != nullptr)
+      for (const PromptRows& prompts : rows_->prompts) attend_whole(*whole, prompts, q, out);
     for (const PagedRows::Run& run : rows_->runs) {
+      if (whole != nullptr && run.rows_each > 1) continue;
       const model::AttentionOutput part = attend_to(run, q.index_select(0, run.rows));
       out.value.index_copy_(0, run.rows, part.value);
       if (part.log_sum.defined()) out.log_sum.index_copy_(0, run.rows, part.log_sum);
@@ -176,6 +199,38 @@ class PagedOperations final : public model::CudaOperations {
     over.max_pages = pages;
     tensor::launch(own, own.decode_attention, over, cuda::Kernel::decode_attention, q);
     return out;
+  }
+
+  // Keys and values of all its sequences, then one call.
+  [[nodiscard]] model::AttentionOutput attend_whole(const tensor::VarlenAttention& attention, const PromptRows& prompts,
+                                                    const tensor::Tensor& q) const {
+    const std::int64_t keys = prompts.positions.size(0) / 2, width = page_places(config_, pages_, 0).head_stride;
+    tensor::Tensor gathered =
+        pages_.arena()
+            .view({-1, config_.kv_heads, width})
+            .index_select(0, kept_layer_ == 0 ? prompts.positions
+                                              : prompts.positions.add(kept_layer_ * PromptPlaces::layer_rows));
+    if (width != config_.head_dim) gathered = gathered.narrow(2, 0, config_.head_dim).contiguous();
+    tensor::VarlenSequences sequences = prompts.sequences;
+    sequences.scale = score_scale(config_, config_.spec(layer_));
+    sequences.window = config_.spec(layer_).window;
+    const tensor::VarlenOutput out =
+        attention.forward(q, gathered.narrow(0, 0, keys), gathered.narrow(0, keys, keys), sequences);
+    return {out.value, config_.spec(layer_).sinks ? out.log_sum.t().contiguous() : tensor::Tensor()};
+  }
+  void attend_whole(const tensor::VarlenAttention& attention, const PromptRows& prompts, const tensor::Tensor& q,
+                    const model::AttentionOutput& out) const {
+    const auto put = [&](const tensor::Tensor& to, const tensor::Tensor& from) {
+      if (prompts.rows.defined())
+        to.index_copy_(0, prompts.rows, from);
+      else
+        to.narrow(0, prompts.first, prompts.count).copy_(from);
+    };
+    const model::AttentionOutput part = attend_whole(
+        attention, prompts,
+        prompts.rows.defined() ? q.index_select(0, prompts.rows) : q.narrow(0, prompts.first, prompts.count));
+    put(out.value, part.value);
+    if (part.log_sum.defined()) put(out.log_sum, part.log_sum);
   }
 
   // Of so many sequences at a time, or of one so many rows.

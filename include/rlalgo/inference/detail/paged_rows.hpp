@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <rlalgo/cpu/kernels.hpp>
+#include <rlalgo/inference/detail/prompt_rows.hpp>
 #include <rlalgo/inference/detail/tensor_pages.hpp>
 #include <rlalgo/inference/forward.hpp>
 #include <rlalgo/tensor/functions.hpp>
@@ -31,6 +32,8 @@ struct PagedRows {
     std::int64_t sequences = 0, rows_each = 0, pages_each = 0;
   };
   std::vector<Run> runs;
+  std::vector<PromptRows>
+      prompts;  // the runs of several rows once more, where they may be attended to by calls for several
   tensor::Tensor ids, positions;  // [T], or more
   tensor::Tensor page, place;     // [T]: page of a row, and place in it
 };
@@ -49,10 +52,11 @@ enum class RowRuns { sequences, rows, rows_apart };
 
 class RowLayout {
  public:
-  // A pass of `padded` rows, if those are more.
+  // A pass of `padded` rows, if those are more. `places`: of prompts that may be attended to by calls for several; none: they are not.
   [[nodiscard]] PagedRows operator()(std::span<const Row> rows, at::Device device, RowRuns kind = RowRuns::sequences,
-                                     std::int64_t padded = 0) {
+                                     std::int64_t padded = 0, const PromptPlaces* places = nullptr) {
     numbers_.clear();
+    prompts_.clear();
     const std::size_t all_rows = std::max(rows.size(), static_cast<std::size_t>(padded));
     std::vector<Parts> runs;
     Builder single;
@@ -73,9 +77,11 @@ class RowLayout {
       }
       to.pages.emplace_back(rows[begin].pages, static_cast<std::size_t>(pages_of(rows[end - 1])));
       if (&to == &longer) runs.push_back(put(longer, static_cast<std::int64_t>(end - begin), rows.size()));
+      if (places != nullptr && end > begin + 1) prompts_.add(rows, begin, end, *places);
       begin = end;
     }
     if (!single.rows.empty()) runs.push_back(put(single, 1, rows.size()));
+    prompts_.put(numbers_);
 
     const tensor::Tensor all = tensor::on_device(std::span<const std::int64_t>(numbers_), device);
     const auto of = [&](const Part& part) { return all.narrow(0, part.first, part.count); };
@@ -87,6 +93,7 @@ class RowLayout {
       run.positions = of(parts.positions).view({run.sequences, run.rows_each});
       out.runs.push_back(std::move(run));
     }
+    out.prompts = prompts_.calls(all);
     return out;
   }
 
@@ -133,6 +140,7 @@ class RowLayout {
   }
 
   std::vector<std::int64_t> numbers_;
+  PromptLayout prompts_;
 };
 
 }  // namespace rlalgo::inference::detail

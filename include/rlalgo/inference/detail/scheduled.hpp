@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -75,6 +76,7 @@ struct Scheduled {
   bool queued = false;                  // is among those that want slots
   bool indexed = true;                  // its pages go to the prefix cache
   std::uint64_t pass = 0;               // the last one that it has a row in, or was being given pages for
+  std::exception_ptr failed;            // there was no memory for it alone: it ends behind the pass
 
   [[nodiscard]] std::int64_t prompt_size() const { return static_cast<std::int64_t>(spec.prompt.size()); }
   [[nodiscard]] data::Completion& completion(std::int64_t j) {

@@ -1,4 +1,4 @@
-// Definitions of scheduler.hpp.
+// Definitions of scheduler.hpp; those of a pass are in scheduler_passes.hpp.
 #pragma once
 
 #include <algorithm>
@@ -45,7 +45,6 @@ RLALGO_INLINE Scheduler::Scheduler(const model::DecoderConfig& decoder, Forward&
   cache_.limit_saved(config_.prefix_cache ? config_.saved_bytes : 0);
   rows_.reserve(static_cast<std::size_t>(config_.max_slots + config_.prefill_rows));
   wanted_.reserve(rows_.capacity());
-  passes_.reserve(static_cast<std::size_t>(config_.max_slots));
 }
 
 RLALGO_INLINE void Scheduler::forget(std::uint64_t contents) {
@@ -107,18 +106,26 @@ RLALGO_INLINE bool Scheduler::step() {
   if (idle()) return false;
   admit();
   starved_ = false;
-  passes_.clear();
-  for (std::size_t k = 0; k < roster_.size(); ++k) {
-    const Forward::WeightsHandle& weights = roster_[k].request->spec.weights;
-    if (std::find(passes_.begin(), passes_.end(), weights) == passes_.end()) passes_.push_back(weights);
-  }
+  groups_.assign(roster_, forward_);
   const std::int64_t before = ahead_;
   may_hold_up_ = before < config_.prefill_ahead;
-  for (const Forward::WeightsHandle& weights : passes_) pass(weights);
-  if (passes_.empty()) later_.tell();
+  for (const detail::WeightGroups::Group& group : groups_.all()) step_of(group);
+  if (groups_.all().empty()) later_.tell();
   if (ahead_ == before) ahead_ = 0;  // nobody was held up
-  passes_.clear();
+  groups_.clear();
   return true;
+}
+
+RLALGO_INLINE void Scheduler::step_of(Group group) {
+  const bool hold_up = may_hold_up_ && detail::prompts_first(roster_, prefixes_, group, config_.prefill_rows);
+  if (group.size() == 1) {
+    run_pass({group, &group.front(), hold_up});
+    return;
+  }
+  if (!hold_up) run_pass({group});
+  std::size_t rows = 0;
+  for (const Forward::WeightsHandle& weights : group) rows += run_pass({{}, &weights, hold_up});
+  if (hold_up && rows == 0) run_pass({group});  // the prompts wait for pages
 }
 
 RLALGO_INLINE void Scheduler::drain() {
@@ -132,8 +139,9 @@ RLALGO_INLINE void Scheduler::clear() {
     roster_.remove(0);
   }
   queue_.clear();
-  passes_.clear();
+  groups_.clear();
   later_.clear();
+  some_failed_ = false;
   for (auto& [id, request] : requests_) cache_.release(request->prompt);
   requests_.clear();
 }
@@ -166,9 +174,9 @@ RLALGO_INLINE void Scheduler::prepare(detail::Scheduled& request) {
   KvCache::reserve(request.prompt, request.prompt_size());
   draws_.reserve(count);
   if (const std::int64_t length = request.prompt_size() + request.room; length > longest_) {
+    forward_.reserve(length);
+    roster_.reserve(length);
     longest_ = length;
-    forward_.reserve(longest_);
-    roster_.reserve(longest_);
   }
   counts_.prompt_tokens += static_cast<std::uint64_t>(request.prompt_size());
 }
@@ -197,10 +205,13 @@ RLALGO_INLINE void Scheduler::admit() {
       request.queued = false;
       queue_.pop_front();
     }
-    if (request.complete)
-      proceed(k, false);
-    else if (!request.completion(completion).ids.empty() && request.heirs() == 1)
-      resume_alone(k);
+    for_one(request, [&] {
+      if (request.complete)
+        proceed(k, false);
+      else if (!request.completion(completion).ids.empty() && request.heirs() == 1)
+        resume_alone(k);
+    });
+    end_failed();  // nobody has a row yet
   }
 }
 
@@ -279,184 +290,6 @@ RLALGO_INLINE void Scheduler::vacate(std::size_t k) {
     prefixes_.insert(slot.request->spec.weights->contents, slot.tokens(), slot.sequence);
   cache_.release(slot.sequence);
   roster_.remove(k);
-}
-
-RLALGO_INLINE void Scheduler::pass(const Forward::WeightsHandle& weights) {
-  ++pass_;
-  try {
-    compute(weights);
-  } catch (...) {
-    fail_pass(weights, std::current_exception());
-  }
-}
-
-RLALGO_INLINE void Scheduler::compute(const Forward::WeightsHandle& weights) {
-  collect(weights);
-  if (!rows_.empty()) forward_.run(*weights, rows_);
-  later_.tell();  // the device computes
-  if (rows_.empty()) return;
-  for (std::size_t k = 0; k < roster_.size(); ++k) {
-    detail::Scheduled& request = *roster_[k].request;
-    if (request.spec.weights != weights || !roster_[k].waits || request.complete) continue;
-    if (request.indexed) prefixes_.insert(weights->contents, {request.spec.prompt}, request.prompt);
-    request.complete = request.prompt.length == request.prompt_size();
-  }
-  for (std::size_t begin = 0; begin < wanted_.size();) {
-    begin += draws_.answer(*weights, std::span<const detail::Draw>(wanted_).subspan(begin));
-    for (detail::Draw& draw : draws_.answers()) take(draw);
-  }
-  for (std::size_t k = 0; k < roster_.size();) {
-    const detail::Slot& slot = roster_[k];
-    const bool ready = slot.waits && slot.request->complete && slot.request->spec.weights == weights;
-    if (!ready || proceed(k, false)) ++k;
-  }
-}
-
-// A device may say of a pass that it failed when its results are read: what it should have written is in the prefix cache by then.
-RLALGO_INLINE void Scheduler::fail_pass(const Forward::WeightsHandle& weights, const std::exception_ptr& error) {
-  forget(weights->contents);
-  std::vector<RequestId> failed;
-  for (const auto& [id, request] : requests_)
-    if (request->pass == pass_) failed.push_back(id);
-  const bool heard = std::ranges::all_of(failed, [&](RequestId id) { return bool(requests_.at(id)->spec.on_failed); });
-  if (failed.empty() || !heard) std::rethrow_exception(error);
-  std::sort(failed.begin(), failed.end());
-  for (const RequestId id : failed) {
-    RequestSpec& spec = requests_.at(id)->spec;
-    const auto on_failed = std::move(spec.on_failed);
-    spec.on_end = nullptr;
-    cancel(id);
-    on_failed(id, error);
-  }
-}
-
-RLALGO_INLINE bool Scheduler::extend(detail::Scheduled& request, KvCache::Sequence& sequence, std::int64_t count) {
-  const std::uint64_t before = std::exchange(request.pass, pass_);
-  if (cache_.extend(sequence, count)) return true;
-  request.pass = before;
-  return false;
-}
-
-RLALGO_INLINE void Scheduler::collect(const Forward::WeightsHandle& weights) {
-  rows_.clear();
-  wanted_.clear();
-  cache_.begin_pass();
-  const bool hold_up = may_hold_up_ && detail::prompts_first(roster_, prefixes_, weights, config_.prefill_rows);
-  if (!hold_up) add_decoding(weights);
-  add_prompts(weights);
-  if (!hold_up) return;
-  ahead_ += static_cast<std::int64_t>(rows_.size());
-  if (rows_.empty()) add_decoding(weights);  // the prompts wait for pages
-}
-
-RLALGO_INLINE void Scheduler::add_decoding(const Forward::WeightsHandle& weights) {
-  for (std::size_t k = 0; k < roster_.size(); ++k) {
-    detail::Slot& slot = roster_[k];
-    if (slot.waits || slot.request->spec.weights != weights || slot.uncomputed() != 1) continue;
-    bool room = extend(*slot.request, slot.sequence, 1);
-    while (!room && make_room(k)) room = extend(*slot.request, slot.sequence, 1);
-    if (room)
-      add_rows(k, 1);
-    else if (roster_.size() > 1)
-      preempt(k--);
-    else
-      starved_ = true;
-  }
-}
-
-RLALGO_INLINE void Scheduler::add_prompts(const Forward::WeightsHandle& weights) {
-  std::int64_t budget = config_.prefill_rows;
-  const detail::Scheduled* last = nullptr;
-  for (std::size_t k = 0; k < roster_.size() && budget > 0; ++k) {
-    detail::Slot& slot = roster_[k];
-    detail::Scheduled& request = *slot.request;
-    if (request.spec.weights != weights) continue;
-    if (slot.waits && request.complete) {  // there was no page to begin with
-      if (!proceed(k, rows_.empty())) --k;
-    } else if (slot.waits && std::exchange(last, &request) != &request) {
-      budget -= add_prompt_rows(k, budget);
-    } else if (!slot.waits && slot.uncomputed() > 1) {
-      budget -= add_rows_again(k, budget);
-    }
-  }
-}
-
-RLALGO_INLINE std::int64_t Scheduler::add_prompt_rows(std::size_t k, std::int64_t budget) {
-  detail::Scheduled& request = *roster_[k].request;
-  const RequestSpec& spec = request.spec;
-  if (request.prompt.length == 0 && request.may_reuse()) {
-    const std::int64_t found =
-        prefixes_.match(spec.weights->contents, {spec.prompt}, request.prompt_size() - 1, request.prompt);
-    if (cache_.carried_bytes() > 0)
-      request.branch = prefixes_.known_pages(spec.weights->contents, {spec.prompt}, request.prompt_size() - 1);
-    if (!request.drawn) {
-      request.result.cached_tokens = found;
-      counts_.cached_tokens += static_cast<std::uint64_t>(found);
-    }
-  }
-  const std::int64_t begin = request.prompt.length;
-  const std::int64_t take = std::min(budget, request.prompt_size() - begin);
-  if (!claim(k, request.prompt, take)) return 0;
-  const auto known = static_cast<std::int64_t>(request.result.prompt_log_probs.size());
-  const std::int64_t saved = begin + take == request.prompt_size() ? begin + take - 1 : begin + take;
-  const std::int64_t last_page = saved / cpu::page_positions * cpu::page_positions;
-  for (std::int64_t p = begin; p < begin + take; ++p) {
-    const bool last = p + 1 == request.prompt_size();
-    if (last ? !request.drawn : spec.prompt_log_probs && p >= known)
-      wanted_.push_back({.kind = last ? detail::Draw::Kind::first : detail::Draw::Kind::prompt,
-                         .request = &request,
-                         .index = last ? 0 : p + 1,
-                         .row = static_cast<std::int64_t>(rows_.size())});
-    rows_.push_back({spec.prompt[static_cast<std::size_t>(p)], p, request.prompt.pages.data(), request.prompt.state});
-    // The state behind the last page of what is computed now, and where others have gone another way.
-    if (request.indexed && (p + 1 == last_page || p + 1 == request.branch))
-      rows_.back().saved = cache_.save(request.prompt.ids[static_cast<std::size_t>(p / cpu::page_positions)]);
-  }
-  return take;
-}
-
-RLALGO_INLINE std::int64_t Scheduler::add_rows_again(std::size_t k, std::int64_t budget) {
-  detail::Slot& slot = roster_[k];
-  const std::int64_t take = std::min(budget, slot.uncomputed());
-  if (!claim(k, slot.sequence, take)) return 0;
-  add_rows(k, take);
-  return take;
-}
-
-RLALGO_INLINE bool Scheduler::claim(std::size_t k, KvCache::Sequence& sequence, std::int64_t count) {
-  while (!extend(*roster_[k].request, sequence, count))
-    if (!rows_.empty() || !make_room(k)) {
-      starved_ = true;
-      return false;
-    }
-  return true;
-}
-
-RLALGO_INLINE void Scheduler::add_rows(std::size_t k, std::int64_t count) {
-  detail::Slot& slot = roster_[k];
-  const TokenView tokens = slot.tokens();
-  const auto drawn = static_cast<std::int64_t>(slot.request->completion(slot.completion).ids.size());
-  for (std::int64_t p = slot.sequence.length - count; p < slot.sequence.length; ++p) {
-    const std::int64_t index = p + 1 - slot.request->prompt_size();
-    if (index >= drawn)
-      wanted_.push_back({.kind = detail::Draw::Kind::next,
-                         .request = slot.request,
-                         .slot = roster_.index(k),
-                         .completion = slot.completion,
-                         .index = index,
-                         .row = static_cast<std::int64_t>(rows_.size())});
-    rows_.push_back({tokens[p], p, slot.sequence.pages.data(), slot.sequence.state});
-    if (slot.request->indexed && (p + 1) % cpu::page_positions == 0) save_behind(slot, p);
-  }
-}
-
-RLALGO_INLINE void Scheduler::save_behind(detail::Slot& slot, std::int64_t position) {
-  if (cache_.carried_bytes() == 0) return;
-  const KvCache::PageId page = slot.sequence.ids[static_cast<std::size_t>(position / cpu::page_positions)];
-  // Of what is drawn the last page is enough.
-  if (slot.saved) cache_.outdate_saved(*slot.saved);
-  slot.saved = page;
-  rows_.back().saved = cache_.save(page);
 }
 
 RLALGO_INLINE void Scheduler::take(detail::Draw& draw) {

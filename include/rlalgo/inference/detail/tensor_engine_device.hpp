@@ -76,6 +76,7 @@ class TensorEngineDevice final : public EngineDevice {
       }
       if (!adapted) out->adapters.clear();
       out->places = places_of(out->weights, out->adapters);
+      if (out->merged == nullptr && !out->weights.lm_head_lora.defined()) out->base = base_of(out->weights);
     }
     out->owner = std::move(owner);
     return out;
@@ -88,10 +89,19 @@ class TensorEngineDevice final : public EngineDevice {
     tensor::release_unused_memory(pages_.device());
   }
 
+  void check() override { forward_.check(); }
+
  private:
   // float8 as bytes, for which a device has every operator.
   [[nodiscard]] static at::ScalarType element_type(std::optional<CacheElement> element) {
     return element == CacheElement::float8 ? at::kByte : element == CacheElement::bfloat16 ? at::kBFloat16 : at::kFloat;
+  }
+
+  // Names what adapters that decode in one pass share: all but their products.
+  [[nodiscard]] static std::uint64_t base_of(const model::DecoderWeights& weights) {
+    return std::max<std::uint64_t>(
+        1, (places_of(weights) ^ reinterpret_cast<std::uintptr_t>(head_of(weights).const_data_ptr())) *
+               1099511628211ULL);
   }
 
   // In the memory of the last ones, unless a view that is still there reads it.

@@ -13,7 +13,8 @@
 // row's bits are a function of its tokens, as far as a product of a fixed shape computes all of its rows alike.
 //
 // Where the program uses its own kernels, a pass that only decodes is decode_pass.hpp's, where that knows the layers, and tokens are drawn
-// where the logits are (device_draws.hpp).
+// where the logits are (device_draws.hpp). Such a pass can have rows of several adapters over one base (adapter_bank.hpp); not an invariant
+// one, as the sums of a row would follow the place of its adapter.
 //
 // A pass that fails on the device says how large it was and on which stream.
 //
@@ -27,6 +28,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -37,6 +39,7 @@
 #include <c10/util/Exception.h>
 
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/inference/detail/adapter_bank.hpp>
 #include <rlalgo/inference/detail/byte_product.hpp>
 #include <rlalgo/inference/detail/decode_pass.hpp>
 #include <rlalgo/inference/detail/device_draws.hpp>
@@ -70,11 +73,13 @@ struct TensorWeightsView final : Forward::Weights {
   ByteWeight head;                      // where that is a copy
   std::vector<std::shared_ptr<const ByteMatrix>> copies;  // of which all of these are
   std::uint64_t places = 0;                               // places_of() all of them
-  std::shared_ptr<const void> owner;                      // keeps what they share; null = somebody else does
-  std::shared_ptr<const MergedAdapter> merged;            // of which they are; null: they are the decoder's own
+  std::uint64_t base = 0;                       // what they are over, for passes with other adapters; 0: they join none
+  mutable std::shared_ptr<BankPlace> place;     // among those, once it was asked for
+  std::shared_ptr<const void> owner;            // keeps what they share; null = somebody else does
+  std::shared_ptr<const MergedAdapter> merged;  // of which they are; null: they are the decoder's own
 };
 
-class TensorForward final : public Forward {
+class TensorForward final : public Forward, public JoinedForward {
  public:
   // `states`: what sequences carry, a row each, as detail/delta_pass.hpp has it.
   // `invariant`: with how many rows at a time a pass is computed that is to be so, 0: as they come.
@@ -92,6 +97,7 @@ class TensorForward final : public Forward {
         invariant_(invariant) {
     for (const model::RopeConfig& rope : config.ropes) rotary_.emplace_back(rope, config.head_dim);
     angles_.resize(rotary_.size());
+    probe_ = tensor::zeros({1}, at::TensorOptions().dtype(at::kFloat).device(pages.device()));
   }
 
   [[nodiscard]] std::int64_t max_rows() const override { return max_rows_; }
@@ -100,16 +106,22 @@ class TensorForward final : public Forward {
   void reserve(std::int64_t length) override {
     // By doubling, as each copies the table to the device and moves it.
     if (length <= reserved_) return;
-    reserved_ = std::max(length, 2 * reserved_);
-    for (std::size_t i = 0; i < rotary_.size(); ++i) {
-      RotaryTable& table = rotary_[i];
-      table.reserve(reserved_);
-      const auto all = [&](const float* first) {
-        return tensor::on_device(std::span(first, static_cast<std::size_t>(reserved_ * table.half())), pages_.device())
-            .view({-1, table.half()});
-      };
-      angles_[i] = {all(table.cosines(0)), all(table.sines(0))};
-    }
+    const std::int64_t positions = std::max(length, 2 * reserved_);
+    std::vector<std::array<tensor::Tensor, 2>> angles(rotary_.size());
+    said("tables of rotations of " + std::to_string(positions) + " positions", [&] {
+      for (std::size_t i = 0; i < rotary_.size(); ++i) {
+        RotaryTable& table = rotary_[i];
+        table.reserve(positions);
+        const auto all = [&](const float* first) {
+          return tensor::on_device(std::span(first, static_cast<std::size_t>(positions * table.half())),
+                                   pages_.device())
+              .view({-1, table.half()});
+        };
+        angles[i] = {all(table.cosines(0)), all(table.sines(0))};
+      }
+    });
+    angles_ = std::move(angles);
+    reserved_ = positions;
   }
 
   [[nodiscard]] bool decodes_plainly(const model::DecoderWeights& weights,
@@ -117,6 +129,10 @@ class TensorForward final : public Forward {
     return decode_.fits(weights, bytes);
   }
   void release_memory() { decode_.release(); }
+  // One launch into memory that is there: a device that is full passes.
+  void check() {
+    said("a number that is written and read", [&] { (void)probe_.fill_(1.0).to(at::kCPU); });
+  }
 
   void run(const Weights& weights, std::span<const Row> rows) override {
     if (rows.empty()) return;
@@ -129,6 +145,46 @@ class TensorForward final : public Forward {
         last_ = decode_.run(view.weights, view.joined, view.bytes, view.adapters, view.places, rows, angles_);
       else
         last_ = run_layers(view.weights, rows);
+    });
+  }
+
+  [[nodiscard]] JoinedForward* joined() override { return invariant_ > 0 ? nullptr : this; }
+
+  [[nodiscard]] bool joins(const Weights& one, std::span<const WeightsHandle> others) override {
+    const auto& view = static_cast<const TensorWeightsView&>(one);
+    AdapterBank* bank = nullptr;
+    try {
+      for (const WeightsHandle& other : others) {
+        const auto& beside = static_cast<const TensorWeightsView&>(*other);
+        if (view.base == 0 || beside.base != view.base || !placed(beside, bank)) return false;
+        if (beside.place != nullptr) bank = beside.place->bank.get();
+      }
+      return placed(view, bank);
+    } catch (const c10::Error&) {
+      return false;  // what is wrong with the device is said by the passes that they have to themselves
+    }
+  }
+
+  void run(std::span<const WeightsHandle> weights, std::span<const Row> rows) override {
+    const auto view_of = [&](const Row& row) -> const TensorWeightsView& {
+      return static_cast<const TensorWeightsView&>(*weights[row.weights]);
+    };
+    const TensorWeightsView& view = view_of(rows.front());
+    if (std::ranges::all_of(rows, [&](const Row& row) { return row.weights == rows.front().weights; }))
+      return run(view, rows);
+    const c10::NoGradGuard no_grad;
+    const AdapterBank* bank = nullptr;
+    row_places_.clear();
+    for (const Row& row : rows) {
+      const BankPlace* const place = view_of(row).place.get();
+      row_places_.push_back(AdapterBank::number(place));
+      if (place != nullptr) bank = place->bank.get();
+    }
+    said("a pass of " + std::to_string(rows.size()) + " rows of several adapters", [&] {
+      const std::uint64_t places =
+          places_of(view.weights, bank->layers()) ^ reinterpret_cast<std::uintptr_t>(bank->others().const_data_ptr());
+      last_ = decode_.run(view.weights, view.joined, view.bytes, bank->layers(), places, rows, angles_, 0,
+                          {bank->others(), row_places_});
     });
   }
 
@@ -153,6 +209,15 @@ class TensorForward final : public Forward {
  private:
   // Rows of a product by cuda/product_8bit.cuh, which reads codes once for 64 rows; of more, they are made whole for all.
   static constexpr std::int64_t most_by_bytes = 256;
+
+  // Whether it has no adapter, or one with a place in that bank, or in any where it is null.
+  [[nodiscard]] bool placed(const TensorWeightsView& view, AdapterBank* bank) {
+    if (view.adapters.empty()) return true;
+    if (view.place != nullptr && (bank == nullptr || view.place->bank.get() == bank)) return true;
+    // Together with those that it comes beside, if there is room by now.
+    if (auto place = banks_.put(view.base, view.adapters, view.weights, bank)) view.place = std::move(place);
+    return view.place != nullptr && (bank == nullptr || view.place->bank.get() == bank);
+  }
 
   // f(), where an error of the device or of LibTorch says what it was doing.
   template <class F>
@@ -197,7 +262,9 @@ class TensorForward final : public Forward {
     const RowRuns kind = padded == 0                                                ? RowRuns::sequences
                          : operations_.attends_by_kernel(w.embedding.scalar_type()) ? RowRuns::rows
                                                                                     : RowRuns::rows_apart;
-    const PagedRows paged = layout_(rows, pages_.device(), kind, padded);
+    const auto prompts =
+        kind == RowRuns::sequences ? operations_.prompt_places(w.embedding.scalar_type()) : std::nullopt;
+    const PagedRows paged = layout_(rows, pages_.device(), kind, padded, prompts ? &*prompts : nullptr);
     operations_.begin(paged);
     std::vector<model::RopeTable> ropes;
     for (std::size_t i = 0; i < rotary_.size(); ++i)
@@ -264,6 +331,8 @@ class TensorForward final : public Forward {
   TensorStates states_;
   PagedOperations operations_;
   DecodePass decode_;
+  AdapterBanks banks_;
+  std::vector<std::int64_t> row_places_;
   DeviceDraws draws_;
   RowLayout layout_;
   std::vector<RotaryTable> rotary_;                    // of each rotation of the configuration
@@ -272,6 +341,7 @@ class TensorForward final : public Forward {
   std::int64_t max_rows_, max_logits_, invariant_;
   tensor::Tensor last_;    // [T, H] after the final norm
   tensor::Tensor logits_;  // [n, V] in host memory
+  tensor::Tensor probe_;   // [1]: what check() reads
 };
 
 }  // namespace rlalgo::inference::detail

@@ -1,4 +1,4 @@
-// Definitions of engine.hpp.
+// Definitions of engine.hpp; what is done where something fails is in engine_failures.hpp.
 #pragma once
 
 #include <algorithm>
@@ -26,27 +26,6 @@
 #include <rlalgo/serve/refusal.hpp>
 
 namespace rlalgo::serve {
-
-struct Engine::Entry {
-  Ticket ticket = 0;
-  Work work;
-  std::vector<detail::Share> shares;                         // of all requests
-  std::size_t next = 0;                                      // of the shares, the first that is not in the scheduler
-  std::size_t ended = 0;                                     // requests
-  std::vector<std::optional<inference::RequestId>> running;  // [shares]
-  std::vector<std::size_t> shares_left;                      // [requests]: that have not ended
-  std::vector<inference::RequestResult> results;             // [requests]: of several shares, what has ended of them
-  std::vector<std::vector<Clock::time_point>> last_token;    // [requests][completions]
-
-  // The requests of which a share is not in the scheduler.
-  [[nodiscard]] std::size_t waiting() const {
-    return next < shares.size() ? work.requests.size() - shares[next].request : 0;
-  }
-  Clock::time_point arrival = Clock::now();
-  std::optional<Clock::time_point> deadline;
-  bool silent = false;  // its sinks are called no more
-  std::optional<core::Error> thrown;
-};
 
 namespace detail {
 
@@ -94,6 +73,7 @@ RLALGO_INLINE Engine::Ticket Engine::submit(Work work) {
   Ticket ticket = 0;
   {
     const std::lock_guard lock(mutex_);
+    refuse_if_dead();
     if (draining_) refuse_request(503, 10, {.what = "the server is shutting down", .remedy = "ask another one"});
     // A piece waits in its own queue, whatever its size: that is for its client to wait for.
     if (queued_ > 0 && queued_ >= config_.most_waiting)
@@ -140,6 +120,10 @@ RLALGO_INLINE void Engine::call(const std::function<void(inference::DecoderEngin
   };
   const auto state = std::make_shared<State>();
   std::future<void> done = state->done.get_future();
+  {
+    const std::lock_guard lock(mutex_);
+    refuse_if_dead();
+  }
   post([this, state, f] {
     const std::lock_guard lock(state->mutex);
     if (state->given_up) return;
@@ -239,13 +223,14 @@ RLALGO_INLINE Engine::Counts Engine::counts() const {
 
 RLALGO_INLINE bool Engine::healthy() const {
   const std::lock_guard lock(mutex_);
+  if (failure_) return false;
   return !stepping_ || detail::seconds_between(step_began_, Clock::now()) < config_.watchdog_seconds;
 }
 
 // The engine's thread.
 
 RLALGO_INLINE bool Engine::runnable() {
-  return !frozen_ && (!decoder_.scheduler().idle() || (!paused_ && !queue_.empty()));
+  return !frozen_ && !failure_ && (!decoder_.scheduler().idle() || (!paused_ && !queue_.empty()));
 }
 
 RLALGO_INLINE double Engine::seconds_to_deadline() const {
@@ -286,6 +271,7 @@ RLALGO_INLINE void Engine::serve_round(std::deque<Call>& calls) {
   if (go) admit();
   if (!frozen_ && !decoder_.scheduler().idle()) step();
   sweep();
+  check_device();
   if (!when_quiet_.empty() && decoder_.scheduler().idle())
     for (const auto& done : std::exchange(when_quiet_, {})) done();
   publish_counts();
@@ -334,7 +320,12 @@ RLALGO_INLINE void Engine::submit_next(Entry& entry) {
     entry.running[at] = decoder_.scheduler().submit(std::move(spec));
     scheduled_ += static_cast<std::size_t>(share.count);
   } catch (const core::Error& error) {
-    fail(entry, Refusal(400, {}, error));
+    const bool refused = error.room() != "tensor";  // not what the request asks, but what the device has
+    if (!refused) suspect_ = true;
+    fail(entry, Refusal(refused ? 400 : 500, {}, refused ? error : detail::failed_step(error.what())));
+  } catch (const std::exception& error) {
+    suspect_ = true;
+    fail(entry, Refusal(500, {}, detail::failed_step(error.what())));
   }
 }
 
@@ -366,16 +357,6 @@ RLALGO_INLINE void Engine::step() {
     stepping_ = false;
   }
   if (!failure.empty()) begin_anew(failure);
-}
-
-// The scheduler knows no more what belongs to whom: every request ends with the error, and it begins anew.
-RLALGO_INLINE void Engine::begin_anew(const std::string& failure) {
-  decoder_.scheduler().clear();
-  decoder_.scheduler().reset_prefix_cache();
-  for (auto& [ticket, entry] : entries_) entry->running.assign(entry->running.size(), std::nullopt);
-  scheduled_ = 0;
-  const core::Error error = detail::failed_step(failure);
-  while (!entries_.empty()) fail(*entries_.begin()->second, Refusal(500, {}, error));
 }
 
 RLALGO_INLINE void Engine::on_token(Entry& entry, std::size_t index, const inference::TokenEvent& event) {
@@ -410,14 +391,6 @@ RLALGO_INLINE void Engine::on_end(Entry& entry, std::size_t at, inference::Reque
   if (--entry.shares_left[index] == 0) finish(entry, index);
 }
 
-// A pass with a row of it failed.
-RLALGO_INLINE void Engine::on_failed(Entry& entry, std::size_t at, const std::exception_ptr& error) {
-  entry.running[at].reset();
-  scheduled_ -= std::min(scheduled_, static_cast<std::size_t>(entry.shares[at].count));
-  if (!entry.thrown) entry.thrown.emplace(detail::failed_step(detail::text_of(error)));
-  trouble_.push_back(entry.ticket);
-}
-
 // The request has ended.
 RLALGO_INLINE void Engine::finish(Entry& entry, std::size_t index) {
   if (++entry.ended == entry.work.requests.size())
@@ -446,21 +419,6 @@ RLALGO_INLINE void Engine::sweep() {
     else
       remove(entry);
   }
-}
-
-RLALGO_INLINE void Engine::fail(Entry& entry, const core::Error& error) {
-  entry.silent = true;
-  for (std::optional<inference::RequestId>& id : entry.running)
-    if (const auto running = std::exchange(id, std::nullopt)) decoder_.scheduler().cancel(*running);
-  ++live_.failed;
-  if (entry.work.on_failed) {
-    try {
-      entry.work.on_failed(error);
-    } catch (const std::exception&) {
-      // Nobody is left who could be answered.
-    }
-  }
-  remove(entry);
 }
 
 RLALGO_INLINE void Engine::abort_entry(Entry& entry) {

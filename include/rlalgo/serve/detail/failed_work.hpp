@@ -23,6 +23,13 @@ namespace rlalgo::serve::detail {
                      {.what = "a step of the engine failed, and the requests in it with it", .found = found});
 }
 
+[[nodiscard]] inline core::Error dead_device(const std::string& found) {
+  return core::Error("serve", 33,
+                     {.what = "the device computes nothing any more in this process",
+                      .found = found,
+                      .remedy = "start the server again; CUDA_LAUNCH_BLOCKING=1 names the kernel that failed first"});
+}
+
 [[nodiscard]] inline core::Error late_work(double seconds) {
   return core::Error("serve", 14,
                      {.what = "the request was not done in time",

@@ -182,6 +182,8 @@ class Router {
       Entry& entry = at->second;
       form = entry.form;
       check_method(entry, exchange->request().method, target.path());
+      if (const auto failure = service_.engine.failure(); failure && entry.access != Access::open)
+        throw Refusal(503, {}, *failure);
       if (service_.engine.draining() && entry.access != Access::open)
         refuse_request(503, 10, {.what = "the server is shutting down", .remedy = "ask another one"});
       entry.methods.find(known_method(exchange->request().method))->second(exchange, target);
@@ -445,6 +447,8 @@ RLALGO_INLINE GenerationServer::~GenerationServer() { stop(0.0); }
 RLALGO_INLINE std::uint16_t GenerationServer::port() const { return state_->server.port(); }
 RLALGO_INLINE std::string GenerationServer::url() const { return state_->server.url(); }
 RLALGO_INLINE Engine::Counts GenerationServer::counts() const { return state_->service.engine.counts(); }
+
+RLALGO_INLINE std::optional<core::Error> GenerationServer::failure() const { return state_->service.engine.failure(); }
 
 RLALGO_INLINE void GenerationServer::replace_weights(std::shared_ptr<const model::DecoderWeights> weights,
                                                      const std::string& name) {

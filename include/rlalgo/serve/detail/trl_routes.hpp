@@ -306,6 +306,8 @@ class TrlRoutes {
   }
 
   void health(const SharedExchange& exchange) {
+    if (const auto failure = service_.engine.failure())
+      return answer_json(*exchange, {{"status", "unhealthy"}, {"message", failure->what()}}, 503);
     if (!service_.engine.healthy())
       return answer_json(*exchange, {{"status", "unhealthy"}, {"message", "a step of the engine does not end"}}, 503);
     answer_json(*exchange, {{"status", "ok"}});
