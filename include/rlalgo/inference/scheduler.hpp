@@ -11,8 +11,8 @@
 // drawn, when there is room; its tokens stay. Completions of one request share the pages of their prompt; requests with
 // a common prefix under the same weights share it through the prefix cache, at any distance in time.
 //
-// Requests on different weights (versions, adapters) keep them to their end. Within a step those that decode on one base go in one pass,
-// where the device can (JoinedForward); prompts, and what cannot be joined, go in passes of their own.
+// Requests on different weights (versions, adapters) keep them to their end. Within a step each goes in a pass of its own; where the device
+// can (JoinedForward), those on one base go in one, in steps in which all of them decode.
 //
 // Reproducibility: a logit depends on weights and tokens alone (forward.hpp), a draw on the request's key and indices.
 // So the tokens and log-probs of a request are the same bits whatever else comes and goes, in whichever order,
@@ -95,7 +95,7 @@ class Scheduler {
 
   [[nodiscard]] bool idle() const noexcept { return requests_.empty(); }
 
-  // A pass for each group of weights in use, and one for the prompts of each where that has several. False when nothing was left to do.
+  // A pass for each set of weights in use, or for several that decode on one base. False when nothing was left to do.
   bool step();
 
   void drain();

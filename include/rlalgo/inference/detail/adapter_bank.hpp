@@ -195,14 +195,19 @@ class AdapterBanks {
     for (const auto& one : banks_)
       if (const auto bank = one.lock(); bank != nullptr && bank->base() == base)
         if (auto out = bank->put(adapters, weights)) return out;
+    if (base == refused_) return nullptr;
     const auto bank = std::make_shared<AdapterBank>(base, adapters.size(), weights.embedding.device());
     auto out = bank->put(adapters, weights);
+    if (out == nullptr) refused_ = base;
     banks_.push_back(bank);
     return out;
   }
+  // Asks for memory again where there was none.
+  void try_again() { refused_ = 0; }
 
  private:
   std::vector<std::weak_ptr<AdapterBank>> banks_;
+  std::uint64_t refused_ = 0;  // the base for which there was no memory: each attempt may cost a device a wait
 };
 
 }  // namespace rlalgo::inference::detail

@@ -117,15 +117,18 @@ RLALGO_INLINE bool Scheduler::step() {
 }
 
 RLALGO_INLINE void Scheduler::step_of(Group group) {
-  const bool hold_up = may_hold_up_ && detail::prompts_first(roster_, prefixes_, group, config_.prefill_rows);
-  if (group.size() == 1) {
-    run_pass({group, &group.front(), hold_up});
+  bool decodes = group.size() > 1;
+  for (std::size_t k = 0; k < roster_.size() && decodes; ++k)
+    decodes = (!roster_[k].waits && roster_[k].uncomputed() == 1) ||
+              !detail::WeightGroups::has(group, roster_[k].request->spec.weights);
+  if (decodes) {
+    run_pass({group});
     return;
   }
-  if (!hold_up) run_pass({group});
-  std::size_t rows = 0;
-  for (const Forward::WeightsHandle& weights : group) rows += run_pass({{}, &weights, hold_up});
-  if (hold_up && rows == 0) run_pass({group});  // the prompts wait for pages
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    const Group one = group.subspan(i, 1);
+    run_pass({one, one.data(), may_hold_up_ && detail::prompts_first(roster_, prefixes_, one, config_.prefill_rows)});
+  }
 }
 
 RLALGO_INLINE void Scheduler::drain() {

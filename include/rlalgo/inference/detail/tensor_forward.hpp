@@ -128,7 +128,10 @@ class TensorForward final : public Forward, public JoinedForward {
                                      std::span<const LayerBytes> bytes = {}) const {
     return decode_.fits(weights, bytes);
   }
-  void release_memory() { decode_.release(); }
+  void release_memory() {
+    decode_.release();
+    banks_.try_again();
+  }
   // One launch into memory that is there: a device that is full passes.
   void check() {
     said("a number that is written and read", [&] { (void)probe_.fill_(1.0).to(at::kCPU); });
