@@ -720,7 +720,8 @@ struct Joint {
 
 }  // namespace
 
-TEST_CASE("weights that join decode in one pass where none has prompts, and every bit is what it is alone") {
+TEST_CASE(
+    "weights that join decode in one pass, their prompts in passes of their own, and every bit is what it is alone") {
   std::uint64_t joint = 0;
   for (unsigned seed = 0; seed < 30; ++seed) {
     std::mt19937 random(seed);
@@ -766,6 +767,12 @@ TEST_CASE("weights that join decode in one pass where none has prompts, and ever
   const std::uint64_t before = bench.forward.passes;
   for (int i = 0; i < 5; ++i) bench.scheduler.step();
   CHECK(bench.forward.passes == before + 10);
+  // The prompt of a fifth, in three steps, holds none of them up and takes none from their pass.
+  bench.submit({.prompt = prompt_of(150, 2), .sampling = {.max_new_tokens = 9}, .weights = toy::weights(12)});
+  const std::uint64_t both = bench.forward.passes, joint_before = bench.forward.joint;
+  for (int i = 0; i < 3; ++i) bench.scheduler.step();
+  CHECK(bench.forward.passes == both + 9);
+  CHECK(bench.forward.joint == joint_before + 3);
 }
 
 TEST_CASE("memory that is refused ends one request: whose pages they were, or the youngest prompt of the pass") {
@@ -789,7 +796,8 @@ TEST_CASE("memory that is refused ends one request: whose pages they were, or th
         ids.push_back(bench.submit(std::move(spec)));
       }
       const bool pages = random() % 10 == 0;
-      if (pages) bench.memory.refuses = true, bench.memory.spared = random() % 2 == 0;
+      bench.memory.refuses = pages;
+      bench.memory.spared = random() % 2 == 0;
       // At least as much as decodes.
       bench.forward.most_rows =
           pages || random() % 10 != 0 ? 0 : static_cast<std::size_t>(config.max_slots) + random() % 20;

@@ -12,7 +12,7 @@
 // a common prefix under the same weights share it through the prefix cache, at any distance in time.
 //
 // Requests on different weights (versions, adapters) keep them to their end. Within a step each goes in a pass of its own; where the device
-// can (JoinedForward), those on one base go in one, in steps in which all of them decode.
+// can (JoinedForward), those on one base that decode go in one pass, and the prompts of each behind it.
 //
 // Reproducibility: a logit depends on weights and tokens alone (forward.hpp), a draw on the request's key and indices.
 // So the tokens and log-probs of a request are the same bits whatever else comes and goes, in whichever order,
@@ -95,7 +95,8 @@ class Scheduler {
 
   [[nodiscard]] bool idle() const noexcept { return requests_.empty(); }
 
-  // A pass for each set of weights in use, or for several that decode on one base. False when nothing was left to do.
+  // A pass for each set of weights in use; where several on one base decode, one for them and one for the prompts of each. False when
+  // nothing was left to do.
   bool step();
 
   void drain();
@@ -150,8 +151,8 @@ class Scheduler {
     }
   };
 
-  // Those of weights that decode in one pass.
-  void step_of(Group group);
+  // The passes of weights that decode in one; how many rows they had.
+  std::size_t step_of(Group group);
 
   // How many rows it had.
   std::size_t run_pass(const Pass& pass);

@@ -109,26 +109,30 @@ RLALGO_INLINE bool Scheduler::step() {
   groups_.assign(roster_, forward_);
   const std::int64_t before = ahead_;
   may_hold_up_ = before < config_.prefill_ahead;
-  for (const detail::WeightGroups::Group& group : groups_.all()) step_of(group);
-  if (groups_.all().empty()) later_.tell();
+  std::size_t rows = 0;
+  for (const detail::WeightGroups::Group& group : groups_.all()) rows += step_of(group);
+  if (rows == 0) later_.tell();
   if (ahead_ == before) ahead_ = 0;  // nobody was held up
   groups_.clear();
   return true;
 }
 
-RLALGO_INLINE void Scheduler::step_of(Group group) {
-  bool decodes = group.size() > 1;
-  for (std::size_t k = 0; k < roster_.size() && decodes; ++k)
-    decodes = (!roster_[k].waits && roster_[k].uncomputed() == 1) ||
-              !detail::WeightGroups::has(group, roster_[k].request->spec.weights);
-  if (decodes) {
-    run_pass({group});
-    return;
+RLALGO_INLINE std::size_t Scheduler::step_of(Group group) {
+  const auto hold_up = [&](Group some) {
+    return may_hold_up_ && detail::prompts_first(roster_, prefixes_, some, config_.prefill_rows);
+  };
+  std::size_t rows = 0;
+  if (!detail::several_decode(roster_, group)) {
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      const Group one = group.subspan(i, 1);
+      rows += run_pass({one, one.data(), hold_up(one)});
+    }
+    return rows;
   }
-  for (std::size_t i = 0; i < group.size(); ++i) {
-    const Group one = group.subspan(i, 1);
-    run_pass({one, one.data(), may_hold_up_ && detail::prompts_first(roster_, prefixes_, one, config_.prefill_rows)});
-  }
+  const bool held_up = hold_up(group);
+  if (!held_up) rows = run_pass({group});
+  for (const Forward::WeightsHandle& weights : group) rows += run_pass({{}, &weights, held_up});
+  return held_up && rows == 0 ? run_pass({group}) : rows;  // the prompts wait for pages
 }
 
 RLALGO_INLINE void Scheduler::drain() {

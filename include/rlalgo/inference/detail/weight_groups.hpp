@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <rlalgo/inference/detail/roster.hpp>
+#include <rlalgo/inference/detail/scheduled.hpp>
 #include <rlalgo/inference/forward.hpp>
 
 namespace rlalgo::inference::detail {
@@ -51,5 +52,19 @@ class WeightGroups {
   std::vector<Group> groups_;  // the first count_ are in use
   std::size_t count_ = 0;
 };
+
+// Whether completions of several of these weights decode.
+[[nodiscard]] inline bool several_decode(Roster& roster, std::span<const Forward::WeightsHandle> group) {
+  const Forward::WeightsHandle* first = nullptr;
+  for (std::size_t k = 0; k < roster.size() && group.size() > 1; ++k) {
+    const Slot& slot = roster[k];
+    const Forward::WeightsHandle& weights = slot.request->spec.weights;
+    if (slot.waits || slot.uncomputed() != 1 || (first != nullptr && *first == weights)) continue;
+    if (!WeightGroups::has(group, weights)) continue;
+    if (first != nullptr) return true;
+    first = &weights;
+  }
+  return false;
+}
 
 }  // namespace rlalgo::inference::detail
