@@ -10,6 +10,8 @@
 
 #include <rlalgo/inference/decoder_engine.hpp>
 #include <rlalgo/inference/local_engine.hpp>
+#include <rlalgo/inference/quantised_copies.hpp>
+#include <rlalgo/inference/quantization.hpp>
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/model/lora.hpp>
 
@@ -95,10 +97,28 @@ double largest_distance(const std::vector<float>& a, const std::vector<float>& b
 }
 
 // The log-probs of what was drawn, by the CPU in float32.
-std::vector<float> scored(const model::Decoder& decoder, const Asked& one) {
-  inference::LocalEngine local(decoder.config(), decoder.weights());
+std::vector<float> scored(const model::DecoderConfig& config, const model::DecoderWeights& weights, const Asked& one) {
+  inference::LocalEngine local(config, weights);
   const std::vector<inference::Request> asked = {{.prompt = one.prompt, .given = one.found.ids}};
   return local.generate(asked, {.temperature = 0.9, .max_new_tokens = 64}, {.seed = 1}).front().front().log_probs;
+}
+std::vector<float> scored(const model::Decoder& decoder, const Asked& one) {
+  return scored(decoder.config(), decoder.weights(), one);
+}
+
+// With the numbers of the base's copies in the place of its own.
+model::DecoderWeights as_copied(const model::Decoder& decoder, inference::Quantization how) {
+  inference::QuantisedCopies copies(how, false);
+  const auto made = copies.of(decoder.weights(), {});
+  model::DecoderWeights out = made.weights;
+  for (model::LayerWeights& layer : out.layers)
+    layer.each_map([](model::Linear& map) {
+      if (!map.quantised) return;
+      map.weight = map.quantised->dense(at::kFloat);
+      map.quantised = nullptr;
+    });
+  out.lm_head = made.head->dense(at::kFloat);
+  return out;
 }
 
 support::far::Counts counted(const std::function<void()>& f) {
@@ -160,6 +180,40 @@ TEST_CASE("adapters of one base and the base decode in one pass, and draw what e
   std::vector<Asked> two = one_each({other.view(far_all[0]->weights()), other.view(far_all[1]->weights())});
   const auto of_two = counted([&] { draw(other, two, 3); });
   CHECK(of_two.nodes == (3 + (9 + 4 * 3) * layers));
+}
+
+TEST_CASE("adapters over copies in 8 bits of their base decode in one pass as over the base itself") {
+  const auto near = base_of(false), far = base_of(true);
+  std::vector<std::unique_ptr<model::Decoder>> near_all, far_all;
+  for (const model::LoraConfig& lora : several()) {
+    near_all.push_back(adapted(*near, lora));
+    far_all.push_back(adapted(*far, lora));
+  }
+  const support::far::WithKernels kernels;
+  for (const auto how : {inference::Quantization::int8, inference::Quantization::fp8}) {
+    INFO((how == inference::Quantization::int8 ? "int8" : "fp8"));
+    const inference::EngineConfig config{.quantization = how};
+    inference::DecoderEngine engine(far->config(), config.for_weights(far->weights()));
+    std::vector<Weights> views;
+    for (const auto& one : far_all) views.push_back(engine.view(one->weights()));
+    views.push_back(engine.view(far->weights()));
+    std::vector<Asked> all = one_each(views);
+    const auto found = counted([&] { draw(engine, all, 4); });
+    // One copy of the base for all, and the launches of whole weights.
+    CHECK(found.replays == 2);
+    CHECK(found.nodes == 2 * (3 + (9 + 4 * 3 + 4 * 2 + 2) * far->config().layers));
+    for (std::size_t i = 0; i < views.size(); ++i) {
+      INFO("weights " << i);
+      const auto exact = [&](std::size_t which) {
+        const model::Decoder& decoder = which < near_all.size() ? *near_all[which] : *near;
+        return scored(decoder.config(), as_copied(decoder, how), all[i]);
+      };
+      const double own = largest_distance(all[i].found.log_probs, exact(i));
+      CHECK(own < 0.2);
+      for (std::size_t other = 0; other < views.size(); ++other)
+        if (other != i) CHECK(largest_distance(all[i].found.log_probs, exact(other)) > 2 * own);
+    }
+  }
 }
 
 TEST_CASE("a recorded pass stays while adapters come, go and are replaced in the units that there are") {

@@ -95,7 +95,7 @@ class ToyForward : public inference::Forward {
   }
 
   enum class Fails { never, in_run, in_logits } fails = Fails::never;
-  bool apart = false;  // as a device that computes while the host does something else
+  bool apart = false;         // as a device that computes while the host does something else
   std::size_t most_rows = 0;  // that there is memory for; 0: any number
   std::uint64_t passes = 0;
   std::size_t computed = 0;  // rows

@@ -100,8 +100,8 @@ class TensorEngineDevice final : public EngineDevice {
   // Names what adapters that decode in one pass share: all but their products.
   [[nodiscard]] static std::uint64_t base_of(const model::DecoderWeights& weights) {
     return std::max<std::uint64_t>(
-        1, (places_of(weights) ^ reinterpret_cast<std::uintptr_t>(head_of(weights).const_data_ptr())) *
-               1099511628211ULL);
+        1,
+        (places_of(weights) ^ reinterpret_cast<std::uintptr_t>(head_of(weights).const_data_ptr())) * 1099511628211ULL);
   }
 
   // In the memory of the last ones, unless a view that is still there reads it.
