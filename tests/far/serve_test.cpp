@@ -247,13 +247,12 @@ TEST_CASE(
   support::far::set_broken(false);
 }
 
-TEST_CASE("memory that one request is refused ends it alone, where keys and values have no limit") {
+TEST_CASE("a request for whose keys and values there is no memory ends alone, and the next one has it") {
   const support::ScratchDirectory scratch;
   model::save_decoder(*served::decoder(), scratch.path() / "model", {});
-  Served far(scratch.path() / "model", support::far::device(), scratch.path(), 0);
-  const Json before = far.ids();
+  Served far(scratch.path() / "model", support::far::device(), scratch.path());
   support::far::fail_allocation();
-  const Json body = {{"model", "tiny"}, {"prompt", {9, 9, 9, 9}}, {"max_tokens", 150}, {"ignore_eos", true}};
+  const Json body = {{"model", "tiny"}, {"prompt", {9, 9, 9, 9}}, {"max_tokens", 12}, {"ignore_eos", true}};
   CHECK(far.post("/v1/completions", body, 500).dump().find("tensor.14") != std::string::npos);
-  CHECK(far.ids() == before);
+  CHECK(far.ids().size() == 12);
 }
