@@ -17,7 +17,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.request
 
 import device_timings  # noqa: F401: its parts
 from device_parts import Check, NotRun, kernels_used, part, parts
@@ -260,25 +259,13 @@ def generation(c):
 @part(60)
 def server(c):
     """The generation server: a completion, weights that are exchanged, an orderly end."""
-    process = subprocess.Popen([c.program, "vllm-serve", str(c.data / "model"), "--device", c.device, "--port", "0"], stderr=subprocess.PIPE, text=True, cwd=c.folder)
-    try:
-        url = None
-        while url is None:
-            line = process.stderr.readline()
-            if not line:
-                raise RuntimeError("the server ended before it served")
-            if " at http" in line:
-                url = line.split(" at ")[-1].strip()
-        body = json.dumps({"prompt": "1 + 2 =", "max_tokens": 8, "temperature": 0}).encode()
-        request = urllib.request.Request(url + "/v1/completions", body, {"Content-Type": "application/json"})
-        answer = json.load(urllib.request.urlopen(request, timeout=c.left()))
+    with c.server(c.data / "model") as (process, url):
+        answer = c.complete(url, prompt="1 + 2 =", max_tokens=8, temperature=0)
         process.send_signal(signal.SIGTERM)
         code = process.wait(timeout=c.left())
         if code not in (0, 143):
             raise RuntimeError(f"exit {code}")
         return {"text": answer["choices"][0]["text"]}
-    finally:
-        process.kill()
 
 
 def ranks_on_this_card(c, config, fault=False):

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 import typing
+import urllib.request
 
 
 class Part(typing.NamedTuple):
@@ -43,6 +44,30 @@ def parts():
 
 def close(a, b, tolerance):
     return abs(a - b) <= tolerance * max(1.0, abs(a))
+
+
+def random_tensors(path, shapes, seed=1):
+    """A safetensors file in bfloat16: numbers of about ±0.02, ones for the weights of norms."""
+    entries, offset = {}, 0
+    for key in sorted(shapes):
+        size = 2 * math.prod(shapes[key])
+        entries[key] = {"dtype": "BF16", "shape": shapes[key], "data_offsets": [offset, offset + size]}
+        offset += size
+    header = json.dumps(entries).encode()
+    header += b" " * (-len(header) % 8)
+    # A block that repeats at a length that no row divides.
+    generator = random.Random(seed)
+    block = b"".join(struct.pack("<f", generator.gauss(0.0, 0.02))[2:] for _ in range(999983))
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header)
+        for key in sorted(shapes):
+            left = 2 * math.prod(shapes[key])
+            if len(shapes[key]) == 1 and "norm" in key:
+                file.write(b"\x80\x3f" * (left // 2))
+                continue
+            while left > 0:
+                file.write(block[:left])
+                left -= min(left, len(block))
 
 
 class Check:
@@ -125,28 +150,49 @@ class Check:
             else:
                 shapes.update({f"{at}self_attn.{bias}.bias": [rows] for bias, rows in (("q_proj", heads * d), ("k_proj", kv * d), ("v_proj", kv * d))})
             shapes[at + "input_layernorm.weight"] = shapes[at + "post_attention_layernorm.weight"] = [hidden]
-        entries, offset = {}, 0
-        for key in sorted(shapes):
-            size = 2 * math.prod(shapes[key])
-            entries[key] = {"dtype": "BF16", "shape": shapes[key], "data_offsets": [offset, offset + size]}
-            offset += size
-        header = json.dumps(entries).encode()
-        header += b" " * (-len(header) % 8)
-        # About ±0.02 in bfloat16, from a block that repeats at a length that no row divides.
-        generator = random.Random(1)
-        block = b"".join(struct.pack("<f", generator.gauss(0.0, 0.02))[2:] for _ in range(999983))
-        with open(out / "model.safetensors", "wb") as file:
-            file.write(struct.pack("<Q", len(header)) + header)
-            for key in sorted(shapes):
-                left = 2 * math.prod(shapes[key])
-                one = b"\x80\x3f" * (left // 2) if len(shapes[key]) == 1 and "norm" in key else None
-                if one is not None:
-                    file.write(one)
-                    continue
-                while left > 0:
-                    file.write(block[:left])
-                    left -= min(left, len(block))
+        random_tensors(out / "model.safetensors", shapes)
         return out
+
+    def random_adapter(self, name, shape, rank, seed):
+        """A directory as PEFT writes it, with random weights of that rank on every map of a random_model()."""
+        out = self.folder / name
+        out.mkdir()
+        hidden, inner, layers, heads, kv, d = shape
+        maps = {"self_attn.q_proj": (heads * d, hidden), "self_attn.k_proj": (kv * d, hidden), "self_attn.v_proj": (kv * d, hidden), "self_attn.o_proj": (hidden, heads * d),
+                "mlp.gate_proj": (inner, hidden), "mlp.up_proj": (inner, hidden), "mlp.down_proj": (hidden, inner)}
+        (out / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": rank, "lora_alpha": rank, "lora_dropout": 0.0, "bias": "none",
+                                                             "target_modules": [key.split(".")[1] for key in maps]}))
+        shapes = {}
+        for i in range(layers):
+            for key, (rows, columns) in maps.items():
+                at = f"base_model.model.model.layers.{i}.{key}."
+                shapes[at + "lora_A.weight"], shapes[at + "lora_B.weight"] = [rank, columns], [rows, rank]
+        random_tensors(out / "adapter_model.safetensors", shapes, seed)
+        return out
+
+    @contextlib.contextmanager
+    def server(self, *words):
+        """A generation server. → its process and URL; killed at the end."""
+        process = subprocess.Popen([self.program, "vllm-serve", *map(str, words), "--device", self.device, "--port", "0"], stderr=subprocess.PIPE, text=True, cwd=self.folder)
+        end = threading.Timer(self.left(), process.kill)
+        end.start()
+        try:
+            for line in process.stderr:
+                if " at http" in line:
+                    break
+            else:
+                raise RuntimeError("the server ended before it served")
+            threading.Thread(target=process.stderr.read, daemon=True).start()  # or it would wait for a reader
+            yield process, line.split(" at ")[-1].strip()
+        finally:
+            end.cancel()
+            process.kill()
+            process.wait()
+
+    def complete(self, url, **body):
+        """The answer of /v1/completions."""
+        request = urllib.request.Request(url + "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        return json.load(urllib.request.urlopen(request, timeout=self.left()))
 
 
 class Session:

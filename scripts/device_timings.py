@@ -4,11 +4,13 @@ by LibTorch's operators and with the project's kernels, beside transformers and 
 No part fails for being slow. `floor` is what memory or products of an H100 take, computed; `first gate` and `goal` what the project set
 itself on one. Models have the shapes of those that are named, and random weights.
 """
+import concurrent.futures
 import importlib.util
 import json
 import statistics
 import subprocess
 import sys
+import time
 
 from device_parts import NotRun, kernels_used, part
 
@@ -270,3 +272,47 @@ def train_larger(c):
     model = model_of(c, "larger", LARGER)
     with kernels_used("all"):
         return {"full": steps(c, model, 8, 1024, gradient_checkpointing=True), "LoRA": steps(c, model, 8, 1024, gradient_checkpointing=True, **LORA), **target(0.196, 0.5, 0.35)}
+
+
+def prefill(c, model):
+    """Prompt tokens a second: passes of new prompts that draw one token each."""
+    count, tokens = (64, 512) if real(c) else (4, 32)
+    with c.session(model, "--dtype", "bfloat16", "--batch", count) as session:
+        each = []
+        for seed in range(1, 5):  # the first makes memory
+            each.append(session.ask([{"ids": ids, "max_new_tokens": 1} for ids in prompts(count, tokens, seed)])[1])
+        return round(count * tokens / statistics.median(each[1:]))
+
+
+@part(60, "timings")
+def prefill_half_billion(c):
+    """Prompt tokens a second with all kernels, without flash_attention, and by LibTorch's operators."""
+    model = model_of(c, "half-billion", HALF)
+    out = {}
+    for name, used in (("kernels", "all"), ("without flash_attention", "rms_norm,rotate,gated,decode_attention,draw"), ("operators", "none")):
+        with kernels_used(used):
+            out[name] = prefill(c, model)
+    return out
+
+
+@part(70, "timings")
+def adapters_of_a_server(c):
+    """Milliseconds of a token step of 64 completions: of the base, of one adapter of rank 16, of eight in one pass."""
+    model = model_of(c, "half-billion", HALF)
+    names = [f"adapter-{i}" for i in range(8)]
+    modules = [f"{name}={c.random_adapter(name, HALF if real(c) else SMALL, 16, seed)}" for seed, name in enumerate(names)]
+    few, tokens = (8, 128) if real(c) else (2, 8)
+    with kernels_used("all"), c.server(model, "--dtype", "bfloat16", "--max-num-seqs", 64, "--lora-modules", *modules) as (_, url):
+        def seconds(served, count):
+            def one(i):
+                c.complete(url, model=served[i % len(served)], prompt=prompts(1, 64, i)[0], n=8, max_tokens=count, ignore_eos=True)
+            begin = time.perf_counter()
+            with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                list(pool.map(one, range(8)))
+            return time.perf_counter() - begin
+
+        out = {}
+        for name, served in (("base", [str(model)]), ("one adapter", names[:1]), ("eight adapters", names)):
+            seconds(served, few + tokens)  # graphs are recorded, the prefix cache has the prompts
+            out[name] = round(1e3 * statistics.median(seconds(served, few + tokens) - seconds(served, few) for _ in range(3)) / tokens, 3)
+        return out

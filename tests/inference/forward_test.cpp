@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include <rlalgo/inference/cache_element.hpp>
 #include <rlalgo/inference/detail/decoder_forward.hpp>
 #include <rlalgo/inference/forward.hpp>
 #include <rlalgo/os/thread_pool.hpp>

@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include <rlalgo/core/error.hpp>
 #include <rlalgo/inference/sampling.hpp>
 
 using namespace rlalgo;

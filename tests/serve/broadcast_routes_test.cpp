@@ -10,6 +10,7 @@
 #include <rlalgo/distributed/process_group.hpp>
 #include <rlalgo/http/client.hpp>
 #include <rlalgo/serve/fields.hpp>
+#include <rlalgo/serve/weight_store.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
 #include <support/catch.hpp>

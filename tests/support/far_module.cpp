@@ -1,9 +1,11 @@
 // The far device (far_device.hpp) for a program that knows nothing of it: loaded in front of it (LD_PRELOAD), this file registers the device
 // under its name, `far`, and lets the stand-in for NCCL that RLALGO_NCCL_LIBRARY names reach the device's memory.
 // FAR_COUNTS: a file to which every process adds a line at its end, what it has asked of the device.
+// After a signal SIGUSR2 the device fails whatever it is asked (far::set_broken).
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -37,6 +39,7 @@ void write_counts() {
 
 [[maybe_unused]] const bool registered = [] {
   (void)far::device();
+  std::signal(SIGUSR2, [](int) { far::set_broken(true); });
   const char* const nccl = std::getenv("RLALGO_NCCL_LIBRARY");
   if (nccl != nullptr && *nccl != '\0')
     if (void* const library = ::dlopen(nccl, RTLD_NOW | RTLD_LOCAL); library != nullptr) {
