@@ -47,6 +47,19 @@ def kernel_tests(c, *before):
     return {"test cases": int(passed[2]), "assertions": int(passed[1])}
 
 
+@part(120)
+def kernels_tried(c):
+    """What the program finds of its kernels by itself, beside LibTorch's operators (`rlalgo kernels`)."""
+    if c.device == "cpu":
+        raise NotRun("a GPU is needed")
+    done = c.run("kernels", "--device", c.device, good=False)
+    lines = [line.split(None, 1) for line in done.stdout.splitlines()]
+    found = {name: said for name, said in (line for line in lines if len(line) == 2)}
+    if done.returncode != 0:
+        raise RuntimeError(json.dumps(found) + done.stderr.strip()[-300:])
+    return found
+
+
 @part(60)
 def kernels(c):
     return kernel_tests(c)
@@ -392,6 +405,7 @@ def main():
     only, there = set(filter(None, options.only.split(","))), parts()
     if unknown := only - {name for one in there for name in (one.name, one.kind)}:
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(dict.fromkeys(one.kind for one in there))} and of them {', '.join(one.name for one in there)}")
+    os.environ.setdefault("RLALGO_CUDA_KERNELS", "none")  # a part says which kernels it is about
     out = pathlib.Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
     check, results, end = Check(options), [], time.monotonic() + options.seconds

@@ -17,6 +17,7 @@
 #include <rlalgo/run/output_trial.hpp>
 
 #include "log.hpp"
+#include "own_kernels.hpp"
 #include "ranks.hpp"
 #include "row_counter.hpp"
 #include "verbs.hpp"
@@ -77,6 +78,7 @@ int evaluate_as(EvaluateOptions o, std::vector<std::string> rest) {
   o.output = os::expand_home(o.output, "--output");
   const config::RunConfig settings = config::load_run_config(o.config, rest);
   for (const std::string& text : settings.warnings) warning(text);
+  use_tried_kernels(config::device_of(settings));
   const std::filesystem::path file =
       o.output.empty() ? std::filesystem::path(settings.output_dir) / "eval_results.json" : where_it_leads(o.output);
   if (!o.output.empty()) refuse_inputs(file, o.config, settings);

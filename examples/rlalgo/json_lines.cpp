@@ -21,6 +21,7 @@
 #include <rlalgo/run/checkpoint.hpp>
 
 #include "log.hpp"
+#include "own_kernels.hpp"
 
 namespace rlalgo::cli {
 
@@ -255,6 +256,7 @@ void choose_device(const std::string& device, const std::string& dtype, config::
     config::place_on(run, device, 1, "--device", told);
     if (!told.empty()) note(told);
   }
+  use_tried_kernels(config::device_of(run));
   if (dtype == "auto") {
     if (!configured) run.bfloat16 = config::device_of(run).is_cuda();
     return;

@@ -48,7 +48,7 @@ struct Verb {
   Stage stage = Stage::at_once;
 };
 
-constexpr std::array<Verb, 16> verbs = {{
+constexpr std::array<Verb, 17> verbs = {{
     {"init", "init [FILE] [--model DIR --data PATH --method grpo]",
      "writes a configuration with comments that runs; asks on a terminal", cli::init},
     {"train", "train CONFIG.yaml [--dry-run] [--key value …]",
@@ -77,6 +77,8 @@ constexpr std::array<Verb, 16> verbs = {{
     {"fetch", "fetch NAME [--repo-type model|dataset] …",
      "downloads a model or a dataset of the Hugging Face Hub into the cache", cli::fetch, true, Stage::starting},
     {"doctor", "doctor", "prints what a report of a bug should say about the machine", cli::doctor},
+    {"kernels", "kernels [--device cuda]", "tries the program's own kernels on a GPU beside LibTorch's operators",
+     cli::kernels},
     {"completion", "completion bash|zsh|fish", "prints completions of verbs, options and keys for a shell",
      cli::completion},
     {"version", "version", "prints the versions of rlalgo and of what it is built on", cli::version},

@@ -16,6 +16,7 @@
 #include <rlalgo/distributed/process_world.hpp>
 
 #include "log.hpp"
+#include "own_kernels.hpp"
 #include "ranks.hpp"
 #include "row_counter.hpp"
 #include "shown_rows.hpp"
@@ -122,6 +123,7 @@ int train_as(const std::string& file, std::vector<std::string> overrides) {
   if (plans && place)
     core::raise_usage("cli", 23,
                       {.what = "--dry-run is one process", .found = "RANK and WORLD_SIZE in the environment"});
+  use_tried_kernels(config::device_of(settings), first);
   if (plans) return plan_here(settings);
   if (started > 1) {
     overrides.insert(overrides.begin(), {"train", file});

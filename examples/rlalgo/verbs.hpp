@@ -28,6 +28,7 @@ Run completion(CLI::App& app);
 Run fetch(CLI::App& app);
 Run init(CLI::App& app);
 Run doctor(CLI::App& app);
+Run kernels(CLI::App& app);
 Run version(CLI::App& app);
 
 // What the verbs are and take, for completions.

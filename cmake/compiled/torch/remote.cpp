@@ -14,6 +14,7 @@
 #include <rlalgo/remote/detail/reward_pool_impl.hpp>
 #include <rlalgo/remote/detail/rollout_function_impl.hpp>
 #include <rlalgo/remote/detail/tracker_impl.hpp>
+#include <rlalgo/remote/detail/tried_kernels_impl.hpp>
 #include <rlalgo/remote/detail/user_function_impl.hpp>
 #include <rlalgo/remote/detail/vllm_client_impl.hpp>
 #include <rlalgo/sync/detail/broadcast_sync_impl.hpp>
