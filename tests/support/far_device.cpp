@@ -377,7 +377,8 @@ void record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 
 // What CUDA refuses and the CPU, which computes here, would take: tensors of the host among those of the device (single numbers may be,
-// and indices), products of whole numbers.
+// and indices), products of whole numbers. And what costs it the memory of all that is written to: rows put into a tensor that is not
+// contiguous, which LibTorch's deterministic forms copy, and copy back.
 void check_as_a_gpu(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   const std::size_t count = op.schema().arguments().size();
   std::vector<at::Tensor> tensors;
@@ -389,6 +390,10 @@ void check_as_a_gpu(const c10::OperatorHandle& op, const torch::jit::Stack& stac
   const std::string name = op.schema().name();
   const bool product = name == "aten::mm" || name == "aten::addmm" || name == "aten::bmm" || name == "aten::baddbmm" ||
                        name == "aten::addmm_" || name == "aten::baddbmm_";
+  const bool puts = name == "aten::index_put_" || name == "aten::index_copy_" || name == "aten::index_add_" ||
+                    name == "aten::scatter_add_" || name == "aten::scatter_";
+  TORCH_CHECK(!puts || tensors.front().is_contiguous(), c10::toString(op.operator_name()),
+              ": copies all of a destination that is not contiguous, ", tensors.front().sizes());
   for (const at::Tensor& one : tensors) {
     if (!one.defined()) continue;
     TORCH_CHECK(one.is_privateuseone() || one.dim() == 0, c10::toString(op.operator_name()), ": a tensor of the host, ",

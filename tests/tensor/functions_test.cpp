@@ -59,6 +59,18 @@ TEST_CASE("products, activations and norms are the textbook's") {
               tensor::from_values(std::vector<std::int64_t>{2, 1}, kLong),
               tensor::from_values(std::vector<float>{5, 7}, at::TensorOptions().dtype(at::kFloat)));
   CHECK(table.equal(tensor::from_values(std::vector<double>{0, 7, 0, 0, 0, 5}, kDouble).view({2, 3})));
+  // Into a part of a larger memory, whose rows are one, two or three of the memory's.
+  for (const std::int64_t before : {0, 2, 3}) {
+    const Tensor memory = tensor::arange(0, 5 * 30, 1, kDouble).view({5, 30}), all = memory.clone();
+    const Tensor places = memory.narrow(1, before, 24).unflatten(1, {4, 6}),
+                 values = tensor::arange(1000, 1018, 1, kDouble).view({3, 6}),
+                 expected = all.narrow(1, before, 24).unflatten(1, {4, 6});
+    const std::vector<std::int64_t> first{4, 0, 2}, second{1, 3, 0};
+    for (std::size_t i = 0; i < 3; ++i)
+      expected.select(0, first[i]).select(0, second[i]).copy_(values.select(0, static_cast<std::int64_t>(i)));
+    tensor::put(places, tensor::from_values(first, kLong), tensor::from_values(second, kLong), values);
+    CHECK(memory.equal(all));
+  }
   Tensor in_place = x.clone();
   tensor::silu_into(in_place, in_place);
   CHECK(in_place.equal(active));

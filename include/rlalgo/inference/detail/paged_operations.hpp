@@ -118,10 +118,10 @@ class PagedOperations final : public model::CudaOperations {
     const std::int64_t layers = std::max<std::int64_t>(1, config_.attention_layers());
     const cuda::Pages places = page_places(config_, pages_, kept_layer_);
     const std::int64_t width = places.head_stride;
-    const tensor::Tensor layer = pages_.arena()
-                                     .view({-1, layers, 2, cpu::page_positions, config_.kv_heads, width})
-                                     .select(1, kept_layer_)
-                                     .narrow(4, 0, config_.head_dim);  // [N, 2, 32, kv, D]
+    const tensor::Tensor wide = pages_.arena()
+                                    .view({-1, layers, 2, cpu::page_positions, config_.kv_heads, width})
+                                    .select(1, kept_layer_),  // [N, 2, 32, kv, …]
+        layer = wide.narrow(4, 0, config_.head_dim);          // [N, 2, 32, kv, D]
     const tensor::Tensor alike = places.float8 ? tensor::Tensor() : pages_.arena();
     const cuda::Kernels* const own = config_.head_dim % 8 == 0 && width % 8 == 0
                                          ? kernels().take(cuda::Kernel::decode_attention, q, k, v, alike)
@@ -129,8 +129,8 @@ class PagedOperations final : public model::CudaOperations {
     if (own != nullptr) {
       write(*own, places, k, v);
     } else {
-      tensor::put(layer.select(1, 0), rows_->page, rows_->place, stored(k, places.float8));
-      tensor::put(layer.select(1, 1), rows_->page, rows_->place, stored(v, places.float8));
+      tensor::put(wide.select(1, 0), rows_->page, rows_->place, stored(k, places.float8, width));
+      tensor::put(wide.select(1, 1), rows_->page, rows_->place, stored(v, places.float8, width));
     }
     const auto attend_to = [&](const PagedRows::Run& run, const tensor::Tensor& queries) {
       return own != nullptr && run.rows_each == 1 && q.scalar_type() == at::kBFloat16
@@ -157,9 +157,14 @@ class PagedOperations final : public model::CudaOperations {
   }
 
  private:
-  // As pages have it: float8 in bytes, what is beyond the largest at that.
-  [[nodiscard]] static tensor::Tensor stored(const tensor::Tensor& x, bool float8) {
-    return float8 ? x.to(at::kFloat).clamp_(-448.0, 448.0).to(at::ScalarType::Float8_e4m3fn).view(at::kByte) : x;
+  // As pages have it: float8 in bytes, what is beyond the largest at that; zeros behind a head that is narrower than its place.
+  [[nodiscard]] static tensor::Tensor stored(const tensor::Tensor& x, bool float8, std::int64_t width) {
+    tensor::Tensor out =
+        float8 ? x.to(at::kFloat).clamp_(-448.0, 448.0).to(at::ScalarType::Float8_e4m3fn).view(at::kByte) : x;
+    if (x.size(2) == width) return out;
+    tensor::Tensor padded = out.new_zeros({out.size(0), out.size(1), width});
+    padded.narrow(2, 0, out.size(2)).copy_(out);
+    return padded;
   }
 
   void write(const cuda::Kernels& own, const cuda::Pages& places, const tensor::Tensor& k,

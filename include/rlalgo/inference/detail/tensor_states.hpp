@@ -14,6 +14,7 @@
 #include <rlalgo/model/decoder_layer.hpp>
 #include <rlalgo/model/gated_delta.hpp>
 #include <rlalgo/tensor/functions.hpp>
+#include <rlalgo/tensor/host_copies.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::inference::detail {
@@ -48,11 +49,14 @@ class TensorStates {
       asked.push_back(run.end - 1);
       to.push_back(TensorPages::number(rows[static_cast<std::size_t>(run.begin)].state));
     }
-    const auto options = at::TensorOptions().dtype(at::kLong).device(states_.device());
     layout_ = model::lay_out_delta(runs, static_cast<std::int64_t>(rows.size()), kernel_, asked,
                                    static_cast<std::int64_t>(from.size()), states_.device());
-    from_ = from.empty() ? tensor::Tensor() : tensor::from_values(from, options);
-    to_ = tensor::from_values(to, options);
+    const auto there = [&](const std::vector<std::int64_t>& rows) {
+      return tensor::on_device(std::span<const std::int64_t>(rows), states_.device());
+    };
+    from_ = from.empty() ? tensor::Tensor() : there(from);
+    to_ = there(to);
+    only_ = tensor::zeros_like(to_);
   }
 
   void enter_layer(std::int64_t l, model::LayerContext& context) {
@@ -72,8 +76,12 @@ class TensorStates {
   void leave_layer(std::int64_t l) {
     const model::DeltaSpec& spec = config_.spec(l).delta;
     const std::int64_t offset = config_.carried(l);
-    part(offset, spec.window_size()).index_copy_(0, to_, after_.windows.flatten(1));
-    part(offset + spec.window_size(), spec.state_size()).index_copy_(0, to_, after_.states.flatten(1));
+    // Rows of one place each.
+    const auto put = [&](std::int64_t first, std::int64_t count, const tensor::Tensor& x) {
+      tensor::put(part(first, count).unsqueeze(1), to_, only_, x.flatten(1));
+    };
+    put(offset, spec.window_size(), after_.windows);
+    put(offset + spec.window_size(), spec.state_size(), after_.states);
     after_ = given_ = {};
   }
 
@@ -87,6 +95,7 @@ class TensorStates {
   std::int64_t kernel_ = 0;  // of the convolution; 0: no layer carries anything
   model::DeltaLayout layout_;
   tensor::Tensor from_, to_;  // rows of the arena: where runs begin, and where what is asked for goes
+  tensor::Tensor only_;       // 0 for each of those
   model::DeltaState given_, after_;
 };
 

@@ -19,6 +19,7 @@
 #include <rlalgo/model/linear.hpp>
 #include <rlalgo/model/token_tree.hpp>
 #include <rlalgo/tensor/functions.hpp>
+#include <rlalgo/tensor/host_copies.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::model {
@@ -111,7 +112,7 @@ RLALGO_INLINE DeltaLayout lay_out_delta(const std::vector<DeltaRun>& runs, std::
                                         const std::vector<std::int64_t>& asked, std::int64_t initial,
                                         at::Device device) {
   const auto on_device = [&](const std::vector<std::int64_t>& values) {
-    return tensor::from_values(values, at::TensorOptions().dtype(at::kLong).device(device));
+    return tensor::on_device(std::span<const std::int64_t>(values), device);
   };
   DeltaLayout out{.tokens = tokens};
   std::vector<std::int64_t> ending;
