@@ -60,4 +60,10 @@ TEST_CASE("a launch that fails names the kernel, CUDA's words and the shape") {
   CHECK_THROWS_WITH(run(), Catch::Contains("CUDA kernel draw") && Catch::Contains("invalid argument") &&
                                Catch::Contains("[3, 8] on cpu") &&
                                Catch::Contains("without draw in RLALGO_CUDA_KERNELS"));
+  // A GPU that they were not compiled for.
+  const auto older = [&] {
+    tensor::launch(
+        *on_host().table, +[](const cuda::Draw&, cuda::Stream) { return 209; }, cuda::Draw{}, cuda::Kernel::draw, x);
+  };
+  CHECK_THROWS_WITH(older(), Catch::Contains("capability 8.0") && !Catch::Contains("an earlier kernel"));
 }

@@ -1,13 +1,58 @@
 #include <rlalgo/tensor/varlen_attention.hpp>
 
 #include <cmath>
+#include <optional>
+#include <tuple>
 
 #include <ATen/ATen.h>
+#include <torch/library.h>
+
+#include <rlalgo/tensor/cuda_kernels.hpp>
+#include <rlalgo/tensor/detail/repeatable_flash.hpp>
 
 #include <support/catch.hpp>
 #include <support/plain_varlen.hpp>
 
 using namespace rlalgo;
+
+namespace {
+
+// What LibTorch was told when the gradient of flash attention was asked for, which has no kernel on the CPU but this.
+std::optional<bool> deterministic, reported;
+bool fails = false;
+std::tuple<at::Tensor, at::Tensor, at::Tensor> gradient_on_cpu(
+    const at::Tensor&, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor&,
+    const at::Tensor&, const at::Tensor&, const at::Tensor&, c10::SymInt, c10::SymInt, double, bool, const at::Tensor&,
+    const at::Tensor&, std::optional<double>, std::optional<c10::SymInt>, std::optional<c10::SymInt>) {
+  deterministic = at::globalContext().deterministicAlgorithms();
+  reported = at::globalContext().deterministicAlgorithmsWarnOnly();
+  TORCH_CHECK(!fails, "no gradient");
+  return {q, k, v};
+}
+TORCH_LIBRARY_IMPL(aten, CPU, m) { m.impl("_flash_attention_backward", gradient_on_cpu); }
+
+}  // namespace
+
+// LibTorch 2.11 gives flash attention's gradient in an order that changes where operators without a deterministic form are reported only
+// (load_cuda() has that): it is asked for as if they were refused.
+TEST_CASE("the gradient of flash attention is asked for in its deterministic form, and what was set stays") {
+  at::Context& context = at::globalContext();
+  context.setDeterministicAlgorithms(true, /*warn_only=*/true);
+  const auto x = at::zeros({2, 1, 8}, at::kBFloat16), ends = at::tensor({0, 2}, at::kInt);
+  const tensor::VarlenSequences s{ends, ends, 2, 2};
+  const tensor::VarlenOutput out{x, at::zeros({1, 2})};
+  const auto set = [&] { return context.deterministicAlgorithms() && context.deterministicAlgorithmsWarnOnly(); };
+  const tensor::detail::RepeatableFlash flash;
+  (void)flash.backward(x, x, x, x, out, s);
+  CHECK(deterministic == true);
+  CHECK(reported == false);
+  CHECK(set());
+  fails = true;
+  CHECK_THROWS_WITH((flash.backward(x, x, x, x, out, s)), Catch::Contains("no gradient"));
+  fails = false;
+  CHECK(set());
+  context.setDeterministicAlgorithms(false);
+}
 
 TEST_CASE("flash attention takes what its kernels compute") {
   const tensor::FlashAttention flash;

@@ -4,13 +4,17 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <mutex>
 #include <string>
 #include <string_view>
+
+#include <ATen/Context.h>
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/cuda/kernels.hpp>
 #include <rlalgo/tensor/cuda_kernels.hpp>
+#include <rlalgo/tensor/detail/repeatable_flash.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::tensor {
@@ -53,10 +57,23 @@ inline bool kernels_are_used() {
 
 }  // namespace detail
 
+RLALGO_INLINE detail::DeterministicForms::DeterministicForms() {
+  static std::mutex mutex;
+  lock_ = std::unique_lock(mutex);
+  at::Context& context = at::globalContext();
+  reports_ = context.deterministicAlgorithmsWarnOnly();
+  context.setDeterministicAlgorithms(context.deterministicAlgorithms(), /*warn_only=*/false);
+}
+
+RLALGO_INLINE detail::DeterministicForms::~DeterministicForms() {
+  at::Context& context = at::globalContext();
+  context.setDeterministicAlgorithms(context.deterministicAlgorithms(), reports_);
+}
+
 RLALGO_INLINE const cuda::Kernels* cuda_kernels() { return detail::kernels_are_used() ? cuda::compiled() : nullptr; }
 
 RLALGO_INLINE const VarlenAttention* flash_attention() {
-  static const FlashAttention flash;
+  static const detail::RepeatableFlash flash;
   return detail::kernels_are_used() && cuda::in_use(cuda::Kernel::flash_attention) ? &flash : nullptr;
 }
 
@@ -72,12 +89,14 @@ RLALGO_INLINE void detail::refuse_launch(const cuda::Kernels& table, int error, 
   // A device without streams of its own has one.
   const c10::StreamId stream =
       x.is_cuda() ? c10::impl::VirtualGuardImpl(x.device().type()).getStream(x.device()).id() : 0;
+  constexpr int no_image = 209;  // cudaErrorNoKernelImageForDevice
+  const std::string why = error == no_image ? "these kernels are for GPUs of capability 8.0 and newer"
+                                            : "an earlier kernel may have failed: CUDA_LAUNCH_BLOCKING=1 names it";
   core::raise("tensor", 15,
               {.what = "the CUDA kernel " + name + " could not be launched",
                .found = std::string(table.error_text(error)) + " (CUDA error " + std::to_string(error) + ")",
                .where = shape + "] on " + x.device().str() + ", stream " + std::to_string(stream),
-               .remedy = "an earlier kernel may have failed: CUDA_LAUNCH_BLOCKING=1 names it; without " + name +
-                         " in RLALGO_CUDA_KERNELS LibTorch's operators compute instead"});
+               .remedy = why + "; without " + name + " in RLALGO_CUDA_KERNELS LibTorch's operators compute instead"});
 }
 
 }  // namespace rlalgo::tensor
