@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <future>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include <rlalgo/inference/local_engine.hpp>
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/model/lora.hpp>
+#include <rlalgo/tensor/cuda_kernels.hpp>
 
 #include <support/catch.hpp>
 #include <support/far_device.hpp>
@@ -337,6 +339,40 @@ TEST_CASE("requests of several adapters and of none that come together are each 
     for (std::size_t other = 0; other < far.size(); ++other)
       if (other != which) CHECK(largest_distance(told, scored_by(*near[other], found[which])) > 2 * own);
   }
+}
+
+// cuBLAS makes a handle and its memory for each thread that asks it for a product, which CUDA refuses while a pass is recorded.
+TEST_CASE("a pass is recorded on a thread that has computed it, and replayed on any") {
+  const support::far::WithKernels kernels;
+  const auto far = far_decoder("qwen2");
+  inference::LocalEngine engine(far->config(), far->weights());
+  const std::vector<inference::Request> requests = {{.prompt = {1, 2, 3, 4, 5}, .count = 4}};
+  const auto replays = [&] {
+    const auto before = support::far::counts();
+    (void)engine.generate(requests, {.max_new_tokens = 2}, {.seed = 1});
+    return support::far::counts().since(before).replays;
+  };
+  const auto elsewhere = [&] { return std::async(std::launch::async, replays).get(); };
+  CHECK(replays() == 0);
+  CHECK(elsewhere() == 0);
+  CHECK(replays() == 0);
+  CHECK(replays() == 1);
+  CHECK(elsewhere() == 1);
+}
+
+TEST_CASE("a pass that cannot be recorded is computed, and after three of them none is tried") {
+  const auto far = far_decoder("qwen2");
+  static int begun = 0;
+  cuda::Kernels table = *support::far::kernels().table;
+  table.graph_begin = [](cuda::Stream) { return ++begun, 900; };  // cudaErrorStreamCaptureUnsupported
+  const support::far::WithKernels kernels;
+  tensor::own_kernels().table = &table;
+  inference::LocalEngine engine(far->config(), far->weights());
+  const std::vector<inference::Request> requests = {{.prompt = {1, 2, 3, 4, 5}, .count = 4}};
+  const auto before = support::far::counts();
+  CHECK(engine.generate(requests, {.max_new_tokens = 12}, {.seed = 1})[0][0].ids.size() > 0);
+  CHECK(support::far::counts().since(before).replays == 0);
+  CHECK(begun == 3);
 }
 
 TEST_CASE("a recorded pass that cannot be launched is named, and the next one is computed and recorded anew") {

@@ -25,10 +25,12 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -129,12 +131,13 @@ class DecodePass {
     }
     const DecodePlan::Reads reads{pages_.arena().const_data_ptr(), angles.empty() ? 0 : angles[0][0].size(0)};
     DecodePlan::Recorded& recorded = plan.recorded_of(places);
+    const auto thread = std::exchange(recorded.thread, std::this_thread::get_id());
     if (recorded.graph != nullptr && recorded.reads == reads) {
       replay(plan, recorded);
-    } else if (recorded.reads == reads) {
+    } else if (recorded.reads == reads && thread == recorded.thread) {
       record(plan, recorded, read);
     } else {
-      // The first pass of its kind: libraries make what they need for it.
+      // The first pass of its kind on this thread: libraries make what they need for it, which may not be made while a pass is recorded.
       recorded.graph.reset();
       compute(plan, read);
     }
@@ -153,6 +156,8 @@ class DecodePass {
   }
 
  private:
+  static constexpr int most_refused = 3;  // then the device does not record
+
   // What a pass reads beside its plan.
   struct Read {
     const model::DecoderWeights& weights;
@@ -182,7 +187,7 @@ class DecodePass {
            spec.residual_scale == 1.0 && spec.head_norm != model::HeadNorm::all;
   }
 
-  [[nodiscard]] bool records() const { return kernels_.table->graph_begin != nullptr && !refused_; }
+  [[nodiscard]] bool records() const { return kernels_.table->graph_begin != nullptr && refused_ < most_refused; }
 
   [[nodiscard]] DecodePlan& plan_of(std::int64_t rows, std::uint64_t pages) {
     const auto found = plans_.find({rows, pages});
@@ -360,6 +365,7 @@ class DecodePass {
     tensor::launch(own, own.decode_attention, over, cuda::Kernel::decode_attention, plan.q);
   }
 
+  // Computes the pass where it cannot be recorded; what stands in the way of both is said by that.
   void record(DecodePlan& plan, DecodePlan::Recorded& recorded, const Read& read) {
     const cuda::Kernels& own = *kernels_.table;
     cuda::Graph graph = nullptr;
@@ -367,20 +373,21 @@ class DecodePass {
     if (good) {
       try {
         compute(plan, read);
-      } catch (...) {
-        if (own.graph_end(stream_.handle(), &graph) == 0 && graph != nullptr) own.graph_free(graph);
-        refused_ = true;
-        throw;
+      } catch (const std::exception&) {
+        good = false;
       }
-      good = own.graph_end(stream_.handle(), &graph) == 0;
+      good = own.graph_end(stream_.handle(), &graph) == 0 && good;
     }
-    if (!good) {  // what was recorded has not run
-      refused_ = true;
+    const std::shared_ptr<void> made(graph, [free = own.graph_free](cuda::Graph one) {
+      if (one != nullptr) free(one);
+    });
+    if (good) {
+      recorded.graph = made;
+      replay(plan, recorded);
+    } else {  // what was recorded has not run
+      ++refused_;
       compute(plan, read);
-      return;
     }
-    recorded.graph = std::shared_ptr<void>(graph, own.graph_free);
-    replay(plan, recorded);
   }
 
   void replay(const DecodePlan& plan, DecodePlan::Recorded& recorded) {
@@ -405,7 +412,7 @@ class DecodePass {
   tensor::SideStream stream_;
   std::map<std::pair<std::int64_t, std::uint64_t>, DecodePlan> plans_;
   std::vector<std::int64_t> numbers_;
-  bool refused_ = false;  // the device does not record
+  int refused_ = 0;  // passes that could not be recorded
 };
 
 }  // namespace rlalgo::inference::detail

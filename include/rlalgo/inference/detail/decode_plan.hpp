@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -39,7 +40,8 @@ struct DecodePlan {
   struct Recorded {
     std::uint64_t weights = 0;  // places_of() them
     std::shared_ptr<void> graph;
-    Reads reads;  // of the last pass
+    Reads reads;             // of the last pass
+    std::thread::id thread;  // that computed it: libraries made there what they need
   };
   static constexpr std::size_t most_recorded = 8;  // graphs of a plan
 
