@@ -213,6 +213,7 @@ RLALGO_INLINE int load_cuda() {
   context.setDeterministicAlgorithms(true, /*warn_only=*/true);  // what has no such algorithm says so
   context.setDeterministicFillUninitializedMemory(false);        // every tensor here is written before it is read
   context.setAllowBF16ReductionCuBLAS(/*allow_reduced_precision=*/false);
+  context.setAllowTF32CuBLAS(false);  // which images set in the environment
   prepared = true;
   return count();
 }
