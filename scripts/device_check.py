@@ -2,7 +2,7 @@
 """The parts of scripts/device_check.sh that show that a device is right; device_timings.py has those that show how fast it is, and both run
 where no --only says otherwise. Standard Python 3; parity with transformers where torch and transformers are there.
 
-    device_check.py --rlalgo PROGRAM --data QUICKSTART [--kernels PROGRAM] [--head PROGRAM] [--device cuda] [--out DIR] [--only checks|timings|sanitizers|PART,…]
+    device_check.py --rlalgo PROGRAM --data QUICKSTART [--kernels PROGRAM] [--head PROGRAM] [--device cuda] [--out DIR] [--only checks|timings|ranks|sanitizers|PART,…]
 """
 import argparse
 import importlib.util
@@ -313,7 +313,7 @@ def ranks_on_this_card(c, config, fault=False):
     return out, [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()], (words[0], seconds)
 
 
-@part(180)
+@part(180, "ranks")
 def two_processes_over_nccl(c):
     """Two ranks on one card: the numbers of one rank in every layout and both orders of sums, the same bytes when a run is repeated, and a
     rank that is killed in a step ends the other."""

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Checks rlalgo on this machine's GPU: versions, its kernels, the CPU's numbers, resume, a server, memory that is used up; then timings, beside
-# transformers and TRL where this machine's python3 has them; then the kernels under compute-sanitizer.
+# transformers and TRL where this machine's python3 has them; then two ranks on one card, and the kernels under compute-sanitizer.
 #
-#   scripts/device_check.sh [--device cuda|cpu] [--out DIR] [--only checks|timings|sanitizers|PART,…] [--archive build/device.tar.xz]
+#   scripts/device_check.sh [--device cuda|cpu] [--out DIR] [--only checks|timings|ranks|sanitizers|PART,…] [--archive build/device.tar.xz]
 #
 # From a checkout with a built program, from the unpacked archive of scripts/device_pack.sh, or with --archive, which is
 # unpacked first. It builds nothing and takes at most 8 minutes; every part has its own time limit, prints its result when
@@ -22,7 +22,8 @@ done
 if [ -n "$archive" ]; then
   place=$(mktemp -d)
   trap 'rm -rf "$place"' EXIT
-  tar -C "$place" -xJf "$archive"
+  # Python unpacks it where there is no xz.
+  if command -v xz >/dev/null; then tar -C "$place" -xJf "$archive"; else python3 -m tarfile -e "$archive" "$place"; fi
   here=$place/device
 fi
 if [ -x "$here/rlalgo" ]; then

@@ -27,7 +27,7 @@ fi
 scripts/setup.sh --preset benchmark -- bench_device_log_prob_head
 strip -o "$work/device/bench_device_log_prob_head" build/benchmark/bin/bench_device_log_prob_head
 # Debian's libraries; LibTorch's and the C library's are the machine's own.
-ldd "$program" | awk '$3 ~ /^\// && $1 !~ /^lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|torch|torch_cpu|c10|cudart|cupti|gomp)[.-]/ {print $3}' |
+ldd "$program" | awk '$3 ~ /^\// && $1 !~ /^lib(c|m|dl|rt|util|pthread|gcc_s|stdc\+\+|torch|torch_cpu|c10|cudart|cupti|gomp)[.-]/ {print $3}' |
   while read -r library; do cp -L "$library" "$work/device/lib/"; done
 cp -r examples/quickstart/model examples/quickstart/data "$work/device/quickstart/"
 cp scripts/device_check.py scripts/device_parts.py scripts/device_timings.py scripts/device_check.sh "$work/device/"

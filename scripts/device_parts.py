@@ -27,7 +27,7 @@ class NotRun(Exception):
     """Something that a part needs is not on this machine."""
 
 
-KINDS = ("checks", "timings", "sanitizers")  # in this order they run
+KINDS = ("checks", "timings", "ranks", "sanitizers")  # in this order they run
 PARTS = []
 
 
