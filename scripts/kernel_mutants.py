@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Shows that the tests of the CUDA kernels on the host catch mistakes; the last line is `N of N mutants caught`.
 
-    kernel_mutants.py [--quick] [--jobs N] [--keep-going] [KERNEL ...]      KERNEL: a header of include/rlalgo/cuda, without .cuh
+    kernel_mutants.py [--quick] [--jobs N] [KERNEL ...]      KERNEL: a header of include/rlalgo/cuda, without .cuh
 
 A mutant is a kernel with one mistake: a barrier that is missing, an index, a mask, a rounding, an order. Its test is compiled
 against it under AddressSanitizer and UBSan and run; one that passes is compiled with the detector of races, too

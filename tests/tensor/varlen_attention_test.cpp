@@ -51,7 +51,7 @@ TEST_CASE("the gradient of flash attention is asked for in its deterministic for
   CHECK_THROWS_WITH((flash.backward(x, x, x, x, out, s)), Catch::Contains("no gradient"));
   fails = false;
   CHECK(set());
-  context.setDeterministicAlgorithms(false);
+  context.setDeterministicAlgorithms(false, false);
 }
 
 TEST_CASE("flash attention takes what its kernels compute") {
