@@ -89,7 +89,7 @@ def built(c, folder):
         preloaded.append(str(folder / library))
     compiled(DRIVER, folder / "libcuda.so.1")
     preloaded.sort(key=lambda path: not path.endswith(runtime))  # first: others' stubs do not need it
-    return {"LD_PRELOAD": " ".join(preloaded), "LD_LIBRARY_PATH": str(folder), "CUDA_VISIBLE_DEVICES": None}
+    return {"LD_PRELOAD": " ".join(preloaded), "LD_LIBRARY_PATH": str(folder)}
 
 
 MADE = {}
@@ -105,7 +105,7 @@ def on_cuda(c, **more):
             MADE["why"] = why
     if "why" in MADE:
         raise MADE["why"]
-    return {**{key: value for key, value in MADE["env"].items() if value is not None}, "RLALGO_FAKE_CUDA_CALLS": str(c.folder / "calls"), **more}
+    return {**MADE["env"], "RLALGO_CUDA_KERNELS": "none", "RLALGO_FAKE_CUDA_CALLS": str(c.folder / "calls"), **more}
 
 
 def calls(c):
