@@ -8,6 +8,7 @@
 #include <ATen/ATen.h>
 
 #include <rlalgo/model/load.hpp>
+#include <rlalgo/model/lora.hpp>
 #include <rlalgo/model/tree_builder.hpp>
 
 #include <support/catch.hpp>
@@ -84,4 +85,83 @@ TEST_CASE("operators of a layer, forward and backward, in a second micro-batch")
       CHECK(with.all() == (group ? of_group : of_rows));
     }
   }
+}
+
+namespace {
+
+// The same with an adapter on every map.
+std::int64_t of_adapted_layer(at::ScalarType dtype, double dropout) {
+  std::vector<std::vector<std::int32_t>> memory;
+  const auto tree = tree_of(true, memory);
+  const auto decoder = model::load_decoder(golden / "llama", {.dtype = dtype, .device = support::far::device()});
+  model::LoraConfig lora{.r = 3, .alpha = 6, .dropout = dropout};
+  lora.every_linear = true;
+  model::attach_lora(*decoder, lora, 5);
+  model::Decoder shorter = support::first_layer_of(*decoder);
+  return of_pass(*decoder, tree).all() - of_pass(shorter, tree).all();
+}
+
+}  // namespace
+
+TEST_CASE("operators of a layer with an adapter on every map, forward and backward, in a second micro-batch") {
+  struct Expected {
+    double dropout;
+    std::int64_t without, with;
+  };
+  for (const auto type : {at::kFloat, at::kBFloat16})
+    for (const auto& [dropout, most, kernels] : {Expected{0.0, 0, 51}, {0.1, 0, 51}}) {
+      const std::int64_t without = of_adapted_layer(type, dropout);
+      std::int64_t with = 0;
+      {
+        const support::far::WithKernels own;
+        with = of_adapted_layer(type, dropout);
+      }
+      CAPTURE(c10::toString(type), dropout, without, with);
+      CHECK(without <= most);
+      CHECK(with == kernels);
+    }
+}
+
+TEST_CASE("a layer with adapters computes on a device what it computes on the CPU: values and gradients") {
+  for (const auto type : {at::kFloat, at::kBFloat16})
+    for (const double dropout : {0.0, 0.2})
+      for (const std::string& targets : {std::string("all"), std::string("q_proj v_proj down_proj")})
+        for (const bool own : {false, true}) {
+          CAPTURE(c10::toString(type), dropout, targets, own);
+          std::unique_ptr<support::far::WithKernels> kernels;
+          if (own) kernels = std::make_unique<support::far::WithKernels>();
+          std::vector<std::vector<std::int32_t>> memory;
+          const auto tree = tree_of(true, memory);
+          std::vector<at::Tensor> log_probs, gradients[2];
+          for (const bool far : {false, true}) {
+            const auto decoder = model::load_decoder(
+                golden / "qwen2", {.dtype = type, .device = far ? support::far::device() : at::Device(at::kCPU)});
+            model::LoraConfig lora{.r = 3, .alpha = 6, .dropout = dropout};
+            if (targets == "all")
+              lora.every_linear = true;
+            else
+              lora.target_modules = {"q_proj", "v_proj", "down_proj"};
+            model::attach_lora(*decoder, lora, 5);
+            for (const auto& p : decoder->parameters())
+              if (p.name.find("lora_B") != std::string::npos) p.value.detach().fill_(0.02);
+            for (const std::uint64_t draw : {1U, 2U}) {
+              const auto log_prob = decoder->score(tree, {.draw = draw}).log_prob;
+              log_prob.sum().backward();
+              log_probs.push_back(log_prob.detach().to(at::kCPU).to(at::kDouble));
+            }
+            for (const auto& p : decoder->parameters()) {
+              CHECK(p.value.grad().scalar_type() == at::kFloat);
+              gradients[far ? 1 : 0].push_back(p.value.grad().to(at::kCPU).to(at::kDouble));
+            }
+          }
+          const bool narrow = type == at::kBFloat16;
+          for (std::size_t i = 0; i < 2; ++i)
+            CHECK((log_probs[i] - log_probs[i + 2]).abs().max().item<double>() < (narrow ? 0.1 : 1e-4));
+          at::Tensor apart = at::zeros({}, at::kDouble), whole = at::zeros({}, at::kDouble);
+          for (std::size_t i = 0; i < gradients[0].size(); ++i) {
+            apart += (gradients[0][i] - gradients[1][i]).square().sum();
+            whole += gradients[0][i].square().sum();
+          }
+          CHECK((apart / whole).sqrt().item<double>() < (narrow ? 0.03 : 1e-4));
+        }
 }

@@ -420,6 +420,32 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   at::native::cpu_fallback(op, stack);
 }
 
+// Products of bfloat16 and float16 into float32, which CUDA has and the CPU has not.
+at::Tensor& product_into_wider(const at::Tensor& sum, const at::Tensor& a, const at::Tensor& b, at::ScalarType wide,
+                               const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out) {
+  for (const at::Tensor* one : {&sum, &a, &b, static_cast<const at::Tensor*>(&out)})
+    TORCH_CHECK(one->is_privateuseone(), "a product's tensor of the host, ", one->sizes());
+  TORCH_CHECK(a.scalar_type() == b.scalar_type() && wide == at::kFloat && out.scalar_type() == wide &&
+                  (a.scalar_type() == at::kBFloat16 || a.scalar_type() == at::kHalf) &&
+                  (sum.scalar_type() == wide || sum.scalar_type() == a.scalar_type()),
+              "no such product on a GPU: ", c10::toString(a.scalar_type()), " and ", c10::toString(b.scalar_type()),
+              " into ", c10::toString(out.scalar_type()));
+  TORCH_CHECK(!state().graph, "this product is not recorded");
+  {
+    const std::lock_guard lock(state().mutex);
+    ++state().counts.operators;
+    ++state().counts.by_name[a.dim() == 2 ? "aten::addmm.dtype_out" : "aten::baddbmm.dtype_out"];
+  }
+  in_order();
+  const bool before = std::exchange(in_fallback, true);
+  const auto near = [](const at::Tensor& x) { return x.to(at::kCPU).to(at::kFloat); };
+  const bool adds = beta.toDouble() != 0.0;  // else what lies there does not count
+  const at::Tensor product = at::matmul(near(a), near(b)).mul_(alpha);
+  out.copy_(adds ? product.add_(near(sum), beta) : product);
+  in_fallback = before;
+  return out;
+}
+
 // What a stream has come to.
 struct Event {
   Points points;
@@ -627,6 +653,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("resize_", TORCH_FN(far::resize_memory));
   library.impl("_copy_from", TORCH_FN(far::copy_from));
   library.impl("_copy_from_and_resize", TORCH_FN(far::copy_from_and_resize));
+  library.impl("addmm.dtype_out", TORCH_FN(far::product_into_wider));
+  library.impl("baddbmm.dtype_out", TORCH_FN(far::product_into_wider));
   library.impl("_local_scalar_dense", TORCH_FN(far::item));
   library.impl("set_.source_Storage_storage_offset", TORCH_FN(far::set_storage));
 }

@@ -1,4 +1,5 @@
 // The definitions of model/ but for files, compiled once (RlalgoCompiled.cmake).
+#include <rlalgo/model/detail/adapted_maps_impl.hpp>
 #include <rlalgo/model/detail/aten_operations_impl.hpp>
 #include <rlalgo/model/detail/attention_impl.hpp>
 #include <rlalgo/model/detail/attention_plan_impl.hpp>

@@ -12,207 +12,24 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
-#include <optional>
 #include <utility>
 
+#include <rlalgo/model/adapted_maps.hpp>
 #include <rlalgo/model/decoder_config.hpp>
+#include <rlalgo/model/detail/layer_maps.hpp>
 #include <rlalgo/model/experts.hpp>
 #include <rlalgo/model/gated_delta.hpp>
-#include <rlalgo/model/joined_maps.hpp>
+#include <rlalgo/model/layer_context.hpp>
 #include <rlalgo/model/linear.hpp>
 #include <rlalgo/model/operations.hpp>
 #include <rlalgo/model/raw_heads.hpp>
-#include <rlalgo/model/ring_attention.hpp>
-#include <rlalgo/model/rope.hpp>
-#include <rlalgo/model/router_load.hpp>
-#include <rlalgo/model/router_replay.hpp>
-#include <rlalgo/model/sinks.hpp>
 #include <rlalgo/model/weights.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::model {
 
-// What a layer of one forward pass gets; `layout` is the one of its window. Where the tokens of the batch lie on several
-// ranks, T are this rank's, and `ring` attends instead of `layout`.
-struct LayerContext {
-  const DecoderConfig& config;
-  const LayerSpec& spec;
-  const Operations& operations;
-  const AttentionLayout& layout;
-  const RopeTable* rope;  // not read where the layer rotates nothing
-  DropoutDraw dropout = {};
-  const RingAttention* ring = nullptr;
-  DropoutDraw row_dropout = {};        // where only `rows` are wanted
-  RouterLoad* load = nullptr;          // counts what routers do, and gives its gradient; then all rows are wanted
-  Tensor noted = {};                   // [T, k] experts to pass again, or undefined
-  RouterReplay* replay = nullptr;      // counts what that changes
-  const DeltaLayout* delta = nullptr;  // of the tokens, where the layer has a gated delta rule
-  const DeltaState* given = nullptr;   // what its runs begin with, and what is asked of it: an engine's pass
-  DeltaState* after = nullptr;
-  ExpertPlace expert_place = {};  // where the layer has experts
-
-  // `sinks` may be undefined: there are none.
-  [[nodiscard]] AttentionOutput attend(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& sinks) const {
-    AttentionOutput out = ring != nullptr ? ring->forward(q, k, v) : operations.attention(q, k, v, layout);
-    return sinks.defined() ? with_sinks(out, sinks) : out;
-  }
-  void sink_backward(const Tensor& grad, const AttentionOutput& out, const Tensor& sinks) const {
-    if (const Tensor gradient = gradient_buffer(sinks); gradient.defined())
-      add_sink_gradient(gradient, grad, out, sinks);
-  }
-  [[nodiscard]] AttentionGradient attend_backward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
-                                                  const AttentionOutput& out, const Tensor& sinks) const {
-    sink_backward(grad, out, sinks);
-    return ring != nullptr ? ring->backward(grad, q, k, v, out)
-                           : operations.attention_backward(grad, q, k, v, out, layout);
-  }
-  // Attention that takes q [T, n·D], k and v [T, kv·D] as the layer's maps give them, and what it takes; null: there is none.
-  [[nodiscard]] std::pair<RawHeads, const RawHeadsAttention*> of_raw_heads(const LayerWeights& w, const Tensor& q,
-                                                                           const Tensor& k, const Tensor& v) const {
-    RawHeads raw{q, k, v, config.head_dim, w.q_norm, w.k_norm, config.norm, spec.rotary() ? rope : nullptr};
-    const RawHeadsAttention* const takes = ring == nullptr ? operations.of_raw_heads(raw, layout) : nullptr;
-    return {std::move(raw), takes};
-  }
-  // x itself where the layer has no such norm.
-  [[nodiscard]] RmsNormOutput norm(const Tensor& x, const Tensor& weight) const {
-    return weight.defined() ? operations.rms_norm(x, weight, config.norm) : RmsNormOutput{x, {}};
-  }
-  // ∂x, added to `residual` where that is defined.
-  [[nodiscard]] Tensor norm_backward(const Tensor& grad, const Tensor& x, const Tensor& weight, const Tensor& scale,
-                                     Tensor residual = {}) const {
-    if (weight.defined())
-      return operations.rms_norm_backward(grad, x, weight, config.norm, scale, std::move(residual),
-                                          gradient_buffer(weight));
-    return residual.defined() ? residual.add_(grad) : grad;
-  }
-  // What a branch gets of ∂y where y = x + scale·norm(branch).
-  [[nodiscard]] Tensor branch_backward(const Tensor& grad, const Tensor& branch, const Tensor& weight,
-                                       const Tensor& scale) const {
-    return norm_backward(spec.residual_scale == 1.0 ? grad : grad.mul(spec.residual_scale), branch, weight, scale);
-  }
-};
-
-// What the backward pass of a layer needs. What is cheap to compute again is not kept: the two normalised inputs, which the
-// gradients of the weights are products with, and act(gate) · up.
-struct LayerTape {
-  Tensor input, q, k,
-      v;  // [T, H], [T, n, D], [T, kv, D] ×2 (q and k as the attention saw them); of raw heads [T, n·D], [T, kv·D] ×2
-  Tensor raw_q, raw_k;  // before the norm per head
-  bool raw = false;     // whether attention took raw heads
-  Tensor input_scale, q_scale, k_scale, middle_scale;
-  AttentionOutput attention;
-  Tensor output_gate;       // [T, n·D], where the layer has one
-  DeltaInputs delta;        // instead of q, k, v and attention, where the layer has a gated delta rule
-  Tensor rows;              // [S] int64, or undefined: all
-  Tensor attended, middle;  // [S, n·D], [S, H]
-  Tensor gate, up;          // [S, I], [S, I]
-  ExpertTape experts;       // instead of those two, where the layer has experts
-  // Of layers that normalise what a branch gives: that, and the scale of its rows.
-  Tensor attention_branch, attention_branch_scale, mlp_branch, mlp_branch_scale;  // [S, H], [S], [S, H], [S]
-};
-
 namespace detail {
-
-struct Projections {
-  Tensor q, k, v;    // [T, n·D], [T, kv·D] ×2
-  Tensor gate = {};  // [T, n·D], where the layer has an output gate
-};
-
-// The maps as one product, where their weights lie together. Not on the CPU, where each is multiplied by itself.
-[[nodiscard]] inline std::optional<JoinedMaps> joined(const Tensor& x, std::initializer_list<const Linear*> maps) {
-  return x.is_cpu() ? std::nullopt : JoinedMaps::of(maps);
-}
-
-// Columns [first, first + count) of y, in memory of their own.
-[[nodiscard]] inline Tensor columns(const Tensor& y, std::int64_t first, std::int64_t count) {
-  return y.narrow(1, first, count).contiguous();
-}
-
-[[nodiscard]] inline Projections project(const LayerContext& context, const LayerWeights& w, const Tensor& x) {
-  const DropoutDraw& drop = context.dropout;
-  const std::int64_t queries = context.config.heads * context.config.head_dim,
-                     keys = context.config.kv_heads * context.config.head_dim;
-  const auto raw_of = [&](const Tensor& y) {  // [T, (n + 2kv)·D]
-    return Projections{y.narrow(1, 0, queries), y.narrow(1, queries, keys), y.narrow(1, queries + keys, keys)};
-  };
-  const auto takes_columns = [&] {
-    const Projections like = raw_of(x.new_empty({0, queries + 2 * keys}));
-    return context.of_raw_heads(w, like.q, like.k, like.v).second != nullptr;
-  };
-  if (!context.spec.fused_qkv) {
-    if (!context.spec.output_gate)
-      if (const auto all = joined(x, {&w.q_proj, &w.k_proj, &w.v_proj}); all && takes_columns())
-        return raw_of(all->forward(x));
-    Projections out{linear(x, w.q_proj, drop), linear(x, w.k_proj, drop), linear(x, w.v_proj, drop)};
-    if (context.spec.output_gate) {
-      const std::int64_t d = context.config.head_dim;
-      const Tensor heads = out.q.view({x.size(0), context.config.heads, 2 * d});
-      out.gate = heads.narrow(2, d, d).reshape({x.size(0), -1});
-      out.q = heads.narrow(2, 0, d).reshape({x.size(0), -1});
-    }
-    return out;
-  }
-  const Projections apart = raw_of(linear(x, w.qkv_proj, drop));
-  if (takes_columns()) return apart;
-  return {apart.q.contiguous(), apart.k.contiguous(), apart.v.contiguous()};
-}
-
-// ∂x; `x()` is asked for what the maps saw, where they want it.
-template <class Input>
-[[nodiscard]] Tensor project_backward(const LayerContext& context, const LayerWeights& w, const Projections& grad,
-                                      const Input& x) {
-  const DropoutDraw& drop = context.dropout;
-  if (context.spec.fused_qkv)
-    return linear_backward(w.qkv_proj, as_columns({grad.q, grad.k, grad.v}), wants_input(w.qkv_proj) ? x() : Tensor(),
-                           {}, drop);
-  if (!context.spec.output_gate)
-    if (const auto all = joined(grad.q, {&w.q_proj, &w.k_proj, &w.v_proj}))
-      return all->backward(as_columns({grad.q, grad.k, grad.v}), wants_input(w.q_proj) ? x() : Tensor());
-  const Tensor input = wants_input(w.q_proj) || wants_input(w.k_proj) || wants_input(w.v_proj) ? x() : Tensor();
-  Tensor grad_q = grad.q;
-  if (context.spec.output_gate) {
-    const auto heads = [&](const Tensor& of) {
-      return of.view({of.size(0), context.config.heads, context.config.head_dim});
-    };
-    grad_q = tensor::concatenate({heads(grad.q), heads(grad.gate)}, 2).flatten(1);
-  }
-  Tensor out = linear_backward(w.q_proj, grad_q, input, {}, drop);
-  out = linear_backward(w.k_proj, grad.k, input, out, drop);
-  return linear_backward(w.v_proj, grad.v, input, out, drop);
-}
-
-struct GateUp {
-  Tensor gate, up;  // [S, I]; contiguous, or the halves of one [S, 2I]
-};
-
-[[nodiscard]] inline GateUp gate_up(const LayerContext& context, const LayerWeights& w, const Tensor& x,
-                                    const DropoutDraw& drop) {
-  if (const auto all = context.spec.fused_gate_up ? std::nullopt : joined(x, {&w.gate_proj, &w.up_proj})) {
-    const Tensor y = all->forward(x);  // [S, 2I]
-    const std::int64_t half = y.size(1) / 2;
-    return {y.narrow(1, 0, half), y.narrow(1, half, half)};
-  }
-  if (!context.spec.fused_gate_up)
-    return {linear(x, w.gate_proj, drop).contiguous(), linear(x, w.up_proj, drop).contiguous()};
-  const Tensor y = linear(x, w.gate_up_proj, drop);
-  const std::int64_t half = context.config.intermediate_size;
-  return {columns(y, 0, half), columns(y, half, half)};
-}
-
-template <class Input>
-[[nodiscard]] Tensor gate_up_backward(const LayerContext& context, const LayerWeights& w, const GateUp& grad,
-                                      const Input& x, const DropoutDraw& drop) {
-  if (context.spec.fused_gate_up)
-    return linear_backward(w.gate_up_proj, tensor::concatenate({grad.gate, grad.up}, 1),
-                           wants_input(w.gate_up_proj) ? x() : Tensor(), {}, drop);
-  if (const Tensor both = side_by_side({grad.gate, grad.up}); both.defined())
-    if (const auto all = joined(both, {&w.gate_proj, &w.up_proj}))
-      return all->backward(both, wants_input(w.gate_proj) ? x() : Tensor());
-  const Tensor input = wants_input(w.gate_proj) || wants_input(w.up_proj) ? x() : Tensor();
-  return linear_backward(w.gate_proj, grad.gate, input, linear_backward(w.up_proj, grad.up, input, {}, drop), drop);
-}
 
 // residual + scale·norm(value), and value itself is given up; `branch` and `scale` get what the backward pass of the norm
 // needs, where there is one.
@@ -228,12 +45,14 @@ template <class Input>
   return normed.value.add_(residual);
 }
 
-// residual + scale·norm(map(x)).
-[[nodiscard]] inline Tensor add_branch(const LayerContext& context, const Tensor& residual, const Tensor& x,
-                                       const Linear& map, const Tensor& norm, const DropoutDraw& drop, Tensor* branch,
-                                       Tensor* scale) {
-  if (!norm.defined() && context.spec.residual_scale == 1.0) return linear_residual(residual, x, map, drop);
-  return add_value(context, residual, linear(x, map, drop), norm, branch, scale);
+// residual + scale·norm(map(x)); `ranks` gets what backward_of() is to be given.
+[[nodiscard]] inline Tensor add_branch(const LayerContext& context, const AdaptedMaps* adapted, const Tensor& residual,
+                                       const Tensor& x, const Linear& map, const Tensor& norm, const DropoutDraw& drop,
+                                       Tensor& ranks, Tensor* branch, Tensor* scale) {
+  if (!norm.defined() && context.spec.residual_scale == 1.0)
+    return adapted != nullptr ? adapted->forward(x, AdaptedMaps::Outputs::columns, drop, ranks, residual).front()
+                              : linear_residual(residual, x, map, drop);
+  return add_value(context, residual, forward_of(adapted, x, map, drop, ranks), norm, branch, scale);
 }
 
 // What o_proj is given, [T, …], of normalised x.
@@ -242,7 +61,9 @@ template <class Input>
   const DecoderConfig& c = context.config;
   const Operations& ops = context.operations;
   const std::int64_t tokens = x.size(0);
-  const Projections projected = project(context, w, x);
+  Tensor ranks;
+  const Projections projected = project(context, w, x, ranks);
+  if (tape != nullptr) tape->ranks.attention = ranks;
   const auto gated = [&](const AttentionOutput& attention) {
     const Tensor value = attention.value.view({tokens, c.heads * c.head_dim});
     return projected.gate.defined() ? value.mul(projected.gate.sigmoid()) : value;
@@ -309,7 +130,7 @@ template <class Input>
     context.sink_backward(heads, attention, w.sinks);
     const AttentionGradient g = takes->raw_attention_backward(heads, raw, attention, context.layout,
                                                               gradient_buffer(w.q_norm), gradient_buffer(w.k_norm));
-    return project_backward(context, w, {g.q, g.k, g.v, grad_gate}, x);
+    return project_backward(context, w, {g.q, g.k, g.v, grad_gate}, x, tape.ranks.attention);
   }
   AttentionGradient g = context.attend_backward(grad.view({tokens, c.heads, c.head_dim}), tape.q, tape.k, tape.v,
                                                 tape.attention, w.sinks);
@@ -324,7 +145,7 @@ template <class Input>
   }
   const Projections grads{g.q.view({tokens, queries}), g.k.view({tokens, c.kv_heads * c.head_dim}),
                           g.v.view({tokens, c.kv_heads * c.head_dim}), grad_gate};
-  return project_backward(context, w, grads, x);
+  return project_backward(context, w, grads, x, tape.ranks.attention);
 }
 
 // The same of a gated delta rule.
@@ -350,8 +171,11 @@ template <class Input>
 }  // namespace detail
 
 // `tape` may be null: nothing is kept then. `rows` undefined: all rows.
-[[nodiscard]] inline Tensor layer_forward(const LayerContext& context, const LayerWeights& w, const Tensor& x,
+[[nodiscard]] inline Tensor layer_forward(const LayerContext& given, const LayerWeights& w, const Tensor& x,
                                           const Tensor& rows, LayerTape* tape) {
+  const AdaptedLayer adapted(w, x);
+  const LayerContext context = given.with(adapted);
+  AdapterRanks ranks;
   const Operations& ops = context.operations;
   const RmsNormOutput normed = context.norm(x, w.attention_norm);
   Tensor attended = context.spec.delta.present() ? detail::mix_forward(context, w, normed.value, tape)
@@ -362,7 +186,8 @@ template <class Input>
     residual = ops.rows(x, rows);
   }
   const DropoutDraw& row_drop = rows.defined() ? context.row_dropout : context.dropout;
-  const Tensor middle = detail::add_branch(context, residual, attended, w.o_proj, w.attention_output_norm, row_drop,
+  const Tensor middle = detail::add_branch(context, context.adapted_maps(&AdaptedLayer::output), residual, attended,
+                                           w.o_proj, w.attention_output_norm, row_drop, ranks.output,
                                            tape != nullptr ? &tape->attention_branch : nullptr,
                                            tape != nullptr ? &tape->attention_branch_scale : nullptr);
   const bool parallel = context.spec.parallel;
@@ -379,6 +204,7 @@ template <class Input>
   }
   Tensor* const branch = tape != nullptr ? &tape->mlp_branch : nullptr;
   Tensor* const branch_scale = tape != nullptr ? &tape->mlp_branch_scale : nullptr;
+  if (tape != nullptr) tape->ranks.output = ranks.output;
   if (context.spec.experts.count > 0) {
     const Tensor noted =
         context.noted.defined() && rows.defined() ? context.noted.index_select(0, rows) : context.noted;
@@ -389,19 +215,27 @@ template <class Input>
                                          tape != nullptr ? &tape->experts : nullptr, context.expert_place);
     return detail::add_value(context, middle, value, w.mlp_output_norm, branch, branch_scale);
   }
-  const auto [gate, up] = detail::gate_up(context, w, middle_normed.value, row_drop);
+  const auto [gate, up] = detail::gate_up(context, w, middle_normed.value, row_drop, ranks.gate_up);
   const Tensor active = tape != nullptr || !gate.is_contiguous() ? tensor::empty_like(gate) : gate;
   ops.gated(context.spec.activation, gate, up, active);
   if (tape != nullptr) {
     tape->gate = gate;
     tape->up = up;
   }
-  return detail::add_branch(context, middle, active, w.down_proj, w.mlp_output_norm, row_drop, branch, branch_scale);
+  const Tensor out = detail::add_branch(context, context.adapted_maps(&AdaptedLayer::down), middle, active, w.down_proj,
+                                        w.mlp_output_norm, row_drop, ranks.down, branch, branch_scale);
+  if (tape != nullptr) {
+    tape->ranks.gate_up = ranks.gate_up;
+    tape->ranks.down = ranks.down;
+  }
+  return out;
 }
 
 // Consumes the tape and `grad` [S, H]; returns ∂x [T, H].
-[[nodiscard]] inline Tensor layer_backward(const LayerContext& context, const LayerWeights& w, LayerTape tape,
+[[nodiscard]] inline Tensor layer_backward(const LayerContext& given, const LayerWeights& w, LayerTape tape,
                                            Tensor grad) {
+  const AdaptedLayer adapted(w, tape.input);
+  const LayerContext context = given.with(adapted);
   const DecoderConfig& c = context.config;
   const Operations& ops = context.operations;
   const Activation act = context.spec.activation;
@@ -437,16 +271,19 @@ template <class Input>
       ops.gated(act, tape.gate, tape.up, active);
     }
     const Tensor grad_branch = context.branch_backward(grad, tape.mlp_branch, w.mlp_output_norm, tape.mlp_branch_scale);
-    ops.gated_backward(act, linear_backward(w.down_proj, grad_branch, active, {}, row_drop).contiguous(), tape.gate,
-                       tape.up);
+    ops.gated_backward(act,
+                       detail::backward_of(context.adapted_maps(&AdaptedLayer::down), w.down_proj, grad_branch, active,
+                                           row_drop, tape.ranks.down)
+                           .contiguous(),
+                       tape.gate, tape.up);
     const detail::GateUp grads{std::exchange(tape.gate, Tensor()), std::exchange(tape.up, Tensor())};
     active = tape.mlp_branch = Tensor();
-    leave_mlp(detail::gate_up_backward(context, w, grads, read_by_mlp, row_drop));
+    leave_mlp(detail::gate_up_backward(context, w, grads, read_by_mlp, row_drop, tape.ranks.gate_up));
   }
-  Tensor grad_attended = linear_backward(
-      w.o_proj,
+  Tensor grad_attended = detail::backward_of(
+      context.adapted_maps(&AdaptedLayer::output), w.o_proj,
       context.branch_backward(grad, tape.attention_branch, w.attention_output_norm, tape.attention_branch_scale),
-      tape.attended, {}, row_drop);  // [S, n·D], or of a gated delta rule
+      tape.attended, row_drop, tape.ranks.output);  // [S, n·D], or of a gated delta rule
   tape.attended = tape.attention_branch = Tensor();
   if (tape.rows.defined()) {
     grad_attended = grad_attended.new_zeros({tokens, grad_attended.size(1)}).index_copy_(0, tape.rows, grad_attended);

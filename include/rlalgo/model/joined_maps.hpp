@@ -48,8 +48,8 @@ namespace detail {
 }
 
 // a [S, I₁], b [S, I₂], … as [a b …] where they are the columns of one [S, Σ I]; undefined where they are not.
-[[nodiscard]] inline Tensor side_by_side(std::initializer_list<Tensor> parts) {
-  const Tensor& first = *parts.begin();
+[[nodiscard]] inline Tensor side_by_side(const std::vector<Tensor>& parts) {
+  const Tensor& first = parts.front();
   std::int64_t width = 0;
   for (const Tensor& part : parts) {
     if (part.size(0) != first.size(0) || !part.is_alias_of(first) || part.scalar_type() != first.scalar_type() ||
@@ -62,9 +62,9 @@ namespace detail {
   return memory_at(first, first.storage_offset(), {first.size(0), width}, {width, 1});
 }
 // The same, copied side by side where they are not.
-[[nodiscard]] inline Tensor as_columns(std::initializer_list<Tensor> parts) {
+[[nodiscard]] inline Tensor as_columns(const std::vector<Tensor>& parts) {
   const Tensor whole = side_by_side(parts);
-  return whole.defined() ? whole : tensor::concatenate({parts.begin(), parts.end()}, 1);
+  return whole.defined() ? whole : tensor::concatenate(parts, 1);
 }
 
 }  // namespace detail

@@ -33,10 +33,10 @@ inline void lie_together(const std::vector<Tensor*>& parts) {
 }
 
 inline void lie_together(LayerWeights& w) {
+  lie_together({&w.q_proj.bias, &w.k_proj.bias, &w.v_proj.bias});
   for (const Linear* const map : {&w.q_proj, &w.k_proj, &w.v_proj, &w.gate_proj, &w.up_proj})
     if (map->quantised) return;
   lie_together({&w.q_proj.weight, &w.k_proj.weight, &w.v_proj.weight});
-  lie_together({&w.q_proj.bias, &w.k_proj.bias, &w.v_proj.bias});
   lie_together({&w.gate_proj.weight, &w.up_proj.weight});
 }
 

@@ -291,12 +291,12 @@ namespace detail {
   return powers ? tensor::own_kernels().take(cuda::Kernel::dequantise, w.codes().new_empty({0}, type)) : nullptr;
 }
 
-// Undefined where there is no kernel for it.
-[[nodiscard]] inline Tensor part_by_kernel(const QuantisedWeight& w, std::int64_t row, std::int64_t rows,
-                                           std::int64_t column, std::int64_t columns, at::ScalarType type) {
-  const cuda::Kernels* const own = dequantises(w, type);
-  if (own == nullptr || rows * columns >= cuda::dequantise_most) return {};
-  const Tensor out = tensor::empty({rows, columns}, at::TensorOptions().dtype(type).device(w.codes().device()));
+// Into `out` [rows, columns], which is contiguous; false where there is no kernel for it.
+[[nodiscard]] inline bool write_part_by_kernel(const QuantisedWeight& w, std::int64_t row, std::int64_t column,
+                                               const Tensor& out) {
+  const cuda::Kernels* const own = dequantises(w, out.scalar_type());
+  const std::int64_t rows = out.size(0), columns = out.size(1);
+  if (own == nullptr || rows * columns >= cuda::dequantise_most) return false;
   cuda::Dequantise a{.codes = static_cast<const std::uint8_t*>(w.codes().const_data_ptr()),
                      .scales = w.scales().const_data_ptr(),
                      .bits = w.code() == WeightCode::int8 ? 8 : 4,
@@ -316,7 +316,15 @@ namespace detail {
     a.scale_offset = static_cast<float>(nested.offset);
   }
   tensor::launch(*own, own->dequantise, a, cuda::Kernel::dequantise, out);
-  return out;
+  return true;
+}
+
+// Undefined where there is no kernel for it.
+[[nodiscard]] inline Tensor part_by_kernel(const QuantisedWeight& w, std::int64_t row, std::int64_t rows,
+                                           std::int64_t column, std::int64_t columns, at::ScalarType type) {
+  if (dequantises(w, type) == nullptr) return {};
+  const Tensor out = tensor::empty({rows, columns}, at::TensorOptions().dtype(type).device(w.codes().device()));
+  return write_part_by_kernel(w, row, column, out) ? out : Tensor();
 }
 
 }  // namespace detail
