@@ -61,7 +61,7 @@ class AdaptedMaps {
   };
 
   AdaptedMaps(const std::vector<const Linear*>& maps, at::ScalarType type);
-  // A and B as the products take them, of several with one list call.
+  // A and B as the products take them, copied where they have to be: those of all together.
   static void prepare(const std::vector<AdaptedMaps*>& all, at::ScalarType type);
 
   [[nodiscard]] bool drops(const DropoutDraw& draw) const;

@@ -7,12 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/core/IListRef.h>
-#include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/_foreach_copy_ops.h>
 #include <ATen/ops/addmm_ops.h>
 #include <ATen/ops/baddbmm_ops.h>
+#include <c10/util/accumulate.h>
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/model/adapted_maps.hpp>
@@ -147,17 +145,13 @@ RLALGO_INLINE void AdaptedMaps::prepare(const std::vector<AdaptedMaps*>& all, at
     std::vector<Tensor> from;
   };
   std::vector<Copy> copies;
-  std::int64_t numbers = 0;
-  Tensor like;
   // `into` ← the parts, one behind the other; no copy where they lie so.
   const auto take = [&](Tensor& into, std::vector<std::int64_t> shape, std::vector<Tensor> from) {
-    like = from.front();
-    if (like.scalar_type() == type)
+    if (from.front().scalar_type() == type)
       if (const Tensor there = detail::over_all(from); there.defined()) {
         into = there.view(shape);
         return;
       }
-    for (const Tensor& one : from) numbers += one.numel();
     copies.push_back({&into, std::move(shape), std::move(from)});
   };
   for (AdaptedMaps* const maps : all) {
@@ -174,19 +168,16 @@ RLALGO_INLINE void AdaptedMaps::prepare(const std::vector<AdaptedMaps*>& all, at
     }
   }
   if (copies.empty()) return;
-  const Tensor memory = tensor::empty({numbers}, like.options().dtype(type).requires_grad(false));
-  std::vector<Tensor> from, into;
-  std::int64_t offset = 0;
+  std::vector<Tensor> flat;
+  for (const Copy& copy : copies)
+    for (const Tensor& one : copy.from) flat.push_back(one.reshape({-1}));
+  const Tensor memory = tensor::concatenate(flat, 0).to(type);
+  std::int64_t begin = 0;
   for (Copy& copy : copies) {
-    const std::int64_t begin = offset;
-    for (const Tensor& one : copy.from) {
-      into.push_back(memory.narrow(0, offset, one.numel()).view(one.sizes()));
-      offset += one.numel();
-    }
-    *copy.into = memory.narrow(0, begin, offset - begin).view(copy.shape);
-    from.insert(from.end(), copy.from.begin(), copy.from.end());
+    const std::int64_t numbers = c10::multiply_integers(copy.shape);
+    *copy.into = memory.narrow(0, begin, numbers).view(copy.shape);
+    begin += numbers;
   }
-  at::_ops::_foreach_copy_::call(into, from, false);
 }
 
 RLALGO_INLINE bool AdaptedMaps::drops(const DropoutDraw& draw) const {
