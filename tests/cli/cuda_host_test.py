@@ -190,5 +190,15 @@ def the_second_gpu(c):
     c.run("generate", "--model", model, "--device", "cuda:2", stdin=row, env=on_cuda(c, RLALGO_FAKE_CUDA_GPUS="2")).expect(1, "[rlalgo.tensor.13]")
 
 
+@case
+def a_kernel_is_tried_by_itself(c):
+    """None can be launched here, as the driver is none: each is refused for its own sake, and LibTorch's attention for none of theirs."""
+    told = c.run("kernels", "--device", "cuda", env=on_cuda(c, RLALGO_CUDA_KERNELS="all", XDG_CACHE_HOME=str(c.folder))).expect(1)
+    lines = {line.split()[0]: line for line in told.out.splitlines()}
+    for name in ("rms_norm", "rotate", "gated", "log_prob", "draw", "adamw_8bit", "flash_attention"):
+        if name in lines and "CUDA kernel" in lines[name]:
+            assert f"the CUDA kernel {name} could not be launched" in lines[name], lines[name]
+
+
 if __name__ == "__main__":
     main(CASES)

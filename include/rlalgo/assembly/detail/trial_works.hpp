@@ -26,6 +26,7 @@
 #include <rlalgo/model/quantised_weight.hpp>
 #include <rlalgo/model/tree_builder.hpp>
 #include <rlalgo/optim/adamw_8bit.hpp>
+#include <rlalgo/tensor/cuda_kernels.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -238,6 +239,8 @@ inline std::span<const TrialWork> trial_works() {
 class OnlyKernels {
  public:
   explicit OnlyKernels(std::span<const Kernel> kernels) {
+    (void)tensor::
+        own_kernels();  // reads RLALGO_CUDA_KERNELS at the first call, which would switch others on while this lives
     for (std::size_t i = 0; i < before_.size(); ++i) {
       const auto kernel = static_cast<Kernel>(i);
       before_[i] = cuda::in_use(kernel);

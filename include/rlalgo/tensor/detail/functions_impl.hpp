@@ -22,7 +22,7 @@ RLALGO_INLINE Tensor concatenate(const std::vector<Tensor>& tensors, std::int64_
 
 namespace detail {
 
-// The rows of memory that x [A, B, …] is a part of, so wide that each x[a, b] is some of them, one behind the other.
+// The rows of memory from x [A, B, …] on, so wide that each x[a, b] is some of them, one behind the other.
 struct MemoryRows {
   Tensor all;             // [rows, width], contiguous
   std::int64_t each = 0;  // rows of an x[a, b]
@@ -31,9 +31,9 @@ struct MemoryRows {
 inline MemoryRows memory_rows(const Tensor& x) {
   if (x.is_contiguous() || x.numel() == 0 || !x.select(0, 0).select(0, 0).is_contiguous()) return {};
   const std::int64_t elements = x.numel() / (x.size(0) * x.size(1)),
-                     width = std::gcd(std::gcd(elements, x.storage_offset()), std::gcd(x.stride(0), x.stride(1))),
-                     memory = static_cast<std::int64_t>(x.storage().nbytes() / x.itemsize());
-  return {x.as_strided({memory / width, width}, {width, 1}, 0), elements / width};
+                     width = std::gcd(elements, std::gcd(x.stride(0), x.stride(1))),
+                     memory = static_cast<std::int64_t>(x.storage().nbytes() / x.itemsize()) - x.storage_offset();
+  return {x.as_strided({memory / width, width}, {width, 1}, x.storage_offset()), elements / width};
 }
 
 }  // namespace detail
@@ -45,7 +45,8 @@ RLALGO_INLINE void put(Tensor x, const Tensor& first, const Tensor& second, cons
   const auto given = values.to(x.scalar_type());
   if (const detail::MemoryRows rows = detail::memory_rows(x); rows.each > 0) {
     const std::int64_t width = rows.all.size(1);
-    Tensor at = first.mul(x.stride(0) / width).add_(second, x.stride(1) / width).add_(x.storage_offset() / width);
+    const std::int64_t apart = x.stride(1) / width;
+    Tensor at = (apart == 1 ? second : second.mul(apart)).add(first, x.stride(0) / width);
     if (rows.each > 1) at = at.unsqueeze(1).add(arange(0, rows.each, 1, at.options())).view({-1});
     indices.push_back(at);
     rows.all.index_put_(indices, given.reshape({-1, width}));
