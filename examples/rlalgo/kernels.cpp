@@ -15,6 +15,7 @@
 #include <system_error>
 #include <vector>
 
+#include <c10/util/Exception.h>
 #include <nlohmann/json.hpp>
 
 #include <rlalgo/assembly/kernel_trials.hpp>
@@ -110,7 +111,11 @@ int answer(at::Device device) {
       const assembly::KernelTrial found = trials(kernels_named(asked));
       said = {{"agrees", found.agrees}, {"found", found.found}};
     } catch (const std::exception& error) {
+      const auto* const known = dynamic_cast<const core::Error*>(&error);
+      const bool memory = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+                          (known != nullptr && known->room() == "tensor" && known->number() == 14);
       said = {{"agrees", false}, {"found", error.what()}, {"ends", true}};
+      if (memory) said["for_now"] = true;  // others have it
     }
     if (!write_line(said.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace)) || said.contains("ends"))
       return 0;

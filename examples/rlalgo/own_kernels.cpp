@@ -30,12 +30,14 @@ std::vector<std::string> names_there() {
   return out;
 }
 
+// Empty: this user has no place for it.
 std::filesystem::path record() {
   const auto value = [](const char* name) {
     const char* const text = std::getenv(name);
     return std::string(text == nullptr ? "" : text);
   };
   const std::string cache = value("XDG_CACHE_HOME");
+  if (cache.empty() && value("HOME").empty()) return {};
   return (cache.empty() ? std::filesystem::path(value("HOME")) / ".cache" : std::filesystem::path(cache)) /
          "rlalgo/kernels.json";
 }
@@ -82,12 +84,12 @@ remote::TriedKernels try_kernels_on(at::Device device,
                                             "--device", device.str(), "--answer"};
   const WithVariable all("all");
   const remote::TriedKernels tried = remote::try_kernels(command, names_there(), {}, said);
-  try {
-    remote::remember_kernels(record(), pair_of(device), tried);
-  } catch (const core::Error& error) {
-    warning("what was found of the kernels is not kept, and they are tried again at the next start: " +
-            std::string(error.what()));
-  }
+  if (const auto file = record(); !file.empty()) try {
+      remote::remember_kernels(file, pair_of(device), tried);
+    } catch (const core::Error& error) {
+      warning("what was found of the kernels is not kept, and they are tried again at the next start: " +
+              std::string(error.what()));
+    }
   return tried;
 }
 

@@ -1,3 +1,4 @@
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -38,7 +39,7 @@ TriedKernels tried_by(const std::string& cases, Said* said = nullptr, remote::Ke
 
 TEST_CASE("kernels that agree are used, one by one and together") {
   Said said;
-  CHECK(tried_by("none) ;;", &said) == TriedKernels{names, {}});
+  CHECK(tried_by("none) ;;", &said) == TriedKernels{names, {}, false});
   CHECK(said == Said{"one: well", "two: well", "three: well", "together: well"});
 }
 
@@ -47,7 +48,6 @@ TEST_CASE("a kernel that does not agree, ends its process or does not answer is 
            {"two) echo '{\"agrees\": false, \"found\": \"far off\"}' >&3 ;;", "far off"},
            {"two) echo '{\"agrees\": false, \"found\": \"a launch\", \"ends\": true}' >&3; exit 0 ;;", "a launch"},
            {"two) kill -SEGV $$ ;;", "signal 11"},
-           {"two) exit 3 ;;", "exit status 3"},
            {"two) sleep 60 ;;", "no answer within 1 seconds"},
            {"two) echo nonsense >&3 ;;", "another form"},
            {"two) echo '{\"agrees\": \"yes\", \"found\": \"\"}' >&3 ;;", "another form"}}) {
@@ -65,10 +65,23 @@ TEST_CASE("where those that agree do not agree together, none is used") {
   CHECK(found.refused == std::map<std::string, std::string>{{"together", "off"}});
 }
 
-TEST_CASE("a process that cannot be started refuses all") {
-  const TriedKernels found = remote::try_kernels({"/no/such/program"}, names);
-  CHECK(found.used.empty());
-  CHECK(found.refused.size() == 3);
+TEST_CASE("what says nothing of a kernel ends the trials: none is used, and it is not kept") {
+  const rlalgo::support::ScratchDirectory dir;
+  const std::filesystem::path file = dir.path() / "kernels.json";
+  for (const auto& [command, name, why] : std::vector<std::array<std::string, 3>>{
+           {"/no/such/program", "one", "could not be started"},
+           {"two) exit 3 ;;", "two", "exit status 3"},
+           {"two) echo '{\"agrees\": false, \"found\": \"full\", \"for_now\": true, \"ends\": true}' >&3 ;;", "two",
+            "full"}}) {
+    CAPTURE(command);
+    const TriedKernels found = name == "one" ? remote::try_kernels({command}, names) : tried_by(command);
+    CHECK(found.used.empty());
+    CHECK(found.for_now);
+    REQUIRE(found.refused.size() == 1);
+    CHECK(found.refused.at(name).find(why) != std::string::npos);
+    remote::remember_kernels(file, "a", found);
+    CHECK_FALSE(std::filesystem::exists(file));
+  }
 }
 
 TEST_CASE("what was found is kept by card, the newest sixteen") {

@@ -3,7 +3,8 @@
 // together that it was found with.
 //
 // The other process (LineProcess) answers a line of names, "rms_norm,rotate", with {"agrees": bool, "found": "…"}, and with "ends" where it ends
-// then. It is started anew after one that ended or did not answer in time. The kernels that agree are then tried together; where they do not, none is used.
+// then. It is started anew after one that a signal ended or that did not answer in time. What says nothing of a kernel (a process that does not start or
+// exits, memory that others have: "for_now") ends the trials, and no kernel is used. The kernels that agree are then tried together; where they do not, none is used.
 //
 // The file: {"format": 1, "cards": [{"of": "…", "used": ["…"], "refused": {"…": "why"}}, …]}, the newest last, sixteen at most. One that
 // cannot be read is as none.
@@ -25,6 +26,7 @@ namespace rlalgo::remote {
 struct TriedKernels {
   std::vector<std::string> used;
   std::map<std::string, std::string> refused;  // why; of all together: "together"
+  bool for_now = false;                        // something else was in the way: not to be kept
 
   bool operator==(const TriedKernels&) const = default;
 };
@@ -42,7 +44,7 @@ struct KernelTrialLimits {
 
 // What was found with `of`; nothing where it was not tried.
 [[nodiscard]] std::optional<TriedKernels> recall_kernels(const std::filesystem::path& file, std::string_view of);
-// Errors: those of os/atomic_file.hpp.
+// Not what is `for_now`. Errors: those of os/atomic_file.hpp.
 void remember_kernels(const std::filesystem::path& file, std::string_view of, const TriedKernels& tried);
 
 }  // namespace rlalgo::remote

@@ -33,6 +33,7 @@ namespace detail {
 struct KernelAnswer {
   bool agrees = false;
   std::string found;
+  bool for_now = false;
 };
 
 class KernelTrialProcess {
@@ -48,7 +49,8 @@ class KernelTrialProcess {
       if (const int error = process_->start(command_); error != 0) {
         process_ = nullptr;
         return {.agrees = false,
-                .found = "the process that tries it could not be started: " + std::string(std::strerror(error))};
+                .found = "the process that tries it could not be started: " + std::string(std::strerror(error)),
+                .for_now = true};
       }
     }
     std::string answer;
@@ -58,13 +60,15 @@ class KernelTrialProcess {
       if (value.is_object() && value.contains("agrees") && value["agrees"].is_boolean() && value.contains("found") &&
           value["found"].is_string()) {
         if (value.contains("ends")) process_ = nullptr;  // after an error of the device it trusts itself no more
-        return {.agrees = value["agrees"], .found = value["found"]};
+        return {.agrees = value["agrees"], .found = value["found"], .for_now = value.contains("for_now")};
       }
     }
     const std::string ended = process_->stop(0.0);
     process_ = nullptr;
     if (outcome == LineProcess::Outcome::gone)
-      return {.agrees = false, .found = "the process that tried it ended: " + ended};
+      return {.agrees = false,
+              .found = "the process that tried it ended: " + ended,
+              .for_now = !ended.starts_with("signal")};  // it says why on standard error
     if (outcome == LineProcess::Outcome::late)
       return {.agrees = false, .found = "no answer within " + std::to_string(static_cast<int>(seconds)) + " seconds"};
     return {.agrees = false, .found = "an answer of another form"};
@@ -103,10 +107,16 @@ RLALGO_INLINE TriedKernels try_kernels(const std::vector<std::string>& command, 
     const detail::KernelAnswer answer = process.ask(question);
     if (said) said(name, answer.agrees, answer.found);
     if (!answer.agrees) out.refused[name] = answer.found;
+    if (answer.for_now) {
+      out.used.clear();
+      out.for_now = true;
+    }
     return answer.agrees;
   };
-  for (const std::string& name : names)
+  for (const std::string& name : names) {
     if (ask(name, name)) out.used.push_back(name);
+    if (out.for_now) return out;
+  }
   if (out.used.size() < 2) return out;
   std::string all;
   for (const std::string& name : out.used) all += (all.empty() ? "" : ",") + name;
@@ -127,6 +137,7 @@ RLALGO_INLINE std::optional<TriedKernels> recall_kernels(const std::filesystem::
 }
 
 RLALGO_INLINE void remember_kernels(const std::filesystem::path& file, std::string_view of, const TriedKernels& tried) {
+  if (tried.for_now) return;
   nlohmann::json cards = nlohmann::json::array();
   for (const nlohmann::json& card : detail::kernel_cards(file))
     if (!detail::is_kernel_card(card, of)) cards.push_back(card);
