@@ -5,7 +5,7 @@
 
 The steps are those of trl_grpo.py and trl_dpo.py. `perf record -e cpu-clock` samples `rlalgo train` (of a process that also loads
 and generates), and every sample falls into one class by its symbol. GFLOP/s are of one processor and one second of processor time, so other
-programs change them little: the arithmetic that forward and backward need by the shape of the model (benchmarks/distributed/plan.py: 6 per token and weight; the
+programs change them little: the arithmetic that forward and backward need by the shape of the model (benchmarks/distributed/shapes.py: 6 per token and weight; the
 head for completion tokens only), over the time in LibTorch's matrix products, and over all time but the engine's. Peak: fused multiply-adds in registers,
 compiled here with `c++ -O3 -march=native`; of bfloat16 no share of it is told. (Not named profile.py: it would hide a module of Python.)
 """
@@ -26,7 +26,7 @@ import trl_grpo
 import trl_steps
 
 sys.path.insert(0, str(compare.ROOT / "benchmarks/distributed"))
-import plan  # noqa: E402
+import shapes  # noqa: E402
 
 TABLE = compare.Table("profile", ("step", "threads", "seconds of a step", "processor time by class", "GFLOP/s within matrix products", "GFLOP/s of all training", "peak, GFLOP/s", "shares of it",
                                   "date"), 2)
@@ -134,7 +134,7 @@ def tokens_of(program, model, texts):
 def flops_of(model, tree, scored):
     """Of forward and backward: `tree` tokens pass the layers, `scored` the head."""
     config = json.loads((pathlib.Path(model) / "config.json").read_text())
-    shape = plan.Model(config["num_hidden_layers"], config["hidden_size"], config["intermediate_size"], config["num_attention_heads"],
+    shape = shapes.Model(config["num_hidden_layers"], config["hidden_size"], config["intermediate_size"], config["num_attention_heads"],
                        config["num_key_value_heads"], config["vocab_size"], config["tie_word_embeddings"])
     return 6 * (tree * shape.layers * shape.layer_parameters + scored * shape.vocab * shape.hidden)
 

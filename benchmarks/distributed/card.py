@@ -2,7 +2,9 @@
 """What one GPU needs for a step and for a token, from counted operations and bytes; nothing of it was measured on a card by us.
 
     card.py [--model 0.5b] [--card h100] [--tokens 16384 --sequence 1024] [--lora 16] [--batch 64 --context 600]
-    card.py check        the formulas against published runs of other programs
+    card.py check        the formulas against published runs of other programs on one card
+
+plan.py adds the links of several cards, and has published runs of those.
 
 Seconds of a part = the largest of its arithmetic, its bytes, and its launches:
   products     2 per token and weight forward, 4 backward (2 where the weight is frozen), 2 more with recomputation; each by its shape:
@@ -20,7 +22,7 @@ import argparse
 import dataclasses
 import sys
 
-import plan
+import shapes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,8 +80,8 @@ def product(card, rows, columns, inner):
 def maps(model):
     """(outputs, inputs) of the products of a layer: q, k and v are one, gate and up another."""
     head = model.head_size
-    return [(head * (model.heads + 2 * model.kv_heads), model.hidden), (model.hidden, width(model)), (2 * model.intermediate, model.hidden),
-            (model.hidden, model.intermediate)]
+    return [(head * (model.heads + 2 * model.kv_heads), model.hidden), (model.hidden, width(model)),
+            ((2 if model.gated else 1) * model.intermediate, model.hidden), (model.hidden, model.intermediate)]
 
 
 def layer_products(model, card, tokens):
@@ -89,9 +91,15 @@ def layer_products(model, card, tokens):
             sum(product(card, outs, ins, tokens) for outs, ins in maps(model)))
 
 
-def head_seconds(card, tokens, hidden, vocab, frozen=False, logit_bytes=22):
+def head_parts(card, tokens, hidden, vocab, frozen=False, logit_bytes=22, again=True):
+    """Seconds forward and backward; `again`: logits are not kept."""
     logits, inputs, weights = product(card, tokens, vocab, hidden), product(card, tokens, hidden, vocab), product(card, vocab, hidden, tokens)
-    return 2 * logits + inputs + (0 if frozen else weights) + logit_bytes * tokens * vocab / (card.bandwidth * card.stream)
+    bytes_ = logit_bytes * tokens * vocab / (card.bandwidth * card.stream)
+    return logits + bytes_ / 3, (logits if again else 0) + inputs + (0 if frozen else weights) + bytes_ * 2 / 3
+
+
+def head_seconds(card, tokens, hidden, vocab, frozen=False, logit_bytes=22):
+    return sum(head_parts(card, tokens, hidden, vocab, frozen, logit_bytes))
 
 
 def layer_flops(model, tokens):
@@ -108,32 +116,42 @@ def lora_parameters(model, rank):
     return model.layers * sum(rank * (i + o) for i, o in ins_outs)
 
 
-def train(model, card, tokens, sequence, lora=0, checkpointing=False, operators=OPERATORS["kernels"], scored=1.0, passes=30):
-    """Seconds of one step of one micro-batch by parts; `scored`: the share of its tokens that has a loss."""
-    again = 2 if checkpointing else 0
+def train(model, card, tokens, sequence, lora=0, checkpointing=False, operators=OPERATORS["kernels"], scored=1.0, passes=30, again=True):
+    """Seconds of one step of one micro-batch by parts; `scored`: the share of its tokens that has a loss; `checkpointing`: the share of
+    the layers that are computed again (true: all), `again`: whether logits are. "forward" is of all parts, "passes" forward and
+    backward, neither of them less than the host needs to launch."""
     forward, inputs, weights = layer_products(model, card, tokens)
     adapters = lora_parameters(model, lora) if lora else 0
     trained = adapters if lora else model.parameters
-    layers = (forward * (2 if checkpointing else 1) + inputs + (0 if lora else weights)) * model.layers
-    attention = tokens * sequence * width(model) * model.layers * (2 + 4 + again)
-    between = model.layers * passes * 2 * tokens * model.hidden * (4 / 3 if checkpointing else 1)
+    rate, stream = card.flops * card.products, card.bandwidth * card.stream
+    attention = tokens * sequence * width(model) * model.layers * 2 / (card.flops * card.attention)  # forward
+    between = model.layers * passes * 2 * tokens * model.hidden / stream  # forward and backward
+    head, head_back = head_parts(card, tokens * scored, model.hidden, model.vocab, bool(lora), again=again)
     seconds = {
-        "products": layers + 6 * tokens * adapters / (card.flops * card.products),
-        "attention": attention / (card.flops * card.attention),
-        "head": head_seconds(card, tokens * scored, model.hidden, model.vocab, bool(lora)),
-        "between": between / (card.bandwidth * card.stream),
-        "optimizer": 30 * trained / (card.bandwidth * card.stream),
+        "products": (forward * (1 + checkpointing) + inputs + (0 if lora else weights)) * model.layers + 6 * tokens * adapters / rate,
+        "attention": attention * (3 + checkpointing),
+        "head": head + head_back,
+        "between": between * (1 + checkpointing / 3),
+        "optimizer": 30 * trained / stream,
     }
-    device, host = sum(seconds.values()), operators * model.layers * card.launch
-    return {**seconds, "host": host, "step": max(device, host)}
+    host = operators * model.layers * card.launch
+    device = sum(seconds.values()) - seconds["optimizer"]
+    ahead = forward * model.layers + 2 * tokens * adapters / rate + attention + head + between / 3
+    whole = max(device, host)
+    return {**seconds, "host": host, "forward": ahead * whole / device, "passes": whole, "step": max(device + seconds["optimizer"], host)}
+
+
+def activations(model, tokens, checkpointing=False):
+    """Bytes. Korthikanti et al. 2022, equation 1 without the attention matrix, which no kernel of today writes; 2 bytes a number.
+    `checkpointing`: the share of the layers of which the input alone is kept, while one of them is computed again."""
+    layer = 34 * tokens * model.hidden
+    return model.layers * (checkpointing * 2 * tokens * model.hidden + (1 - checkpointing) * layer) + (layer if checkpointing else 0)
 
 
 def train_memory(model, tokens, lora=0, checkpointing=False):
-    """Bytes: weights, gradients, masters and moments, activations (plan.memory), one tile of logits."""
+    """Bytes: weights, gradients, masters and moments, activations, one tile of logits."""
     trained = lora_parameters(model, lora) if lora else model.parameters
-    layer = 34 * tokens * model.hidden
-    activations = model.layers * 2 * tokens * model.hidden + layer if checkpointing else model.layers * layer
-    return 2 * model.parameters + (2 * trained if lora else 0) + 16 * trained + activations + 256e6
+    return 2 * model.parameters + (2 * trained if lora else 0) + 16 * trained + activations(model, tokens, checkpointing) + 256e6
 
 
 def token_step(model, card, batch, context):
@@ -166,7 +184,7 @@ def online_step(model, card, prompts, group, prompt, new, operators=OPERATORS["k
 
 # (what, published seconds, source, prediction)
 def published():
-    m, h100, pcie = plan.MODELS, CARDS["h100"], CARDS["h100-pcie"]
+    m, h100, pcie = shapes.MODELS, CARDS["h100"], CARDS["h100-pcie"]
     return [
         ("Qwen2.5-0.5B, a token at batch 1, vLLM on H100 PCIe (fits layer_gap)", 1.68e-3, "vllm#53060", token_step(m["0.5b"], pcie, 1, 600)),
         ("Qwen2.5-0.5B, a token at batch 32, the same", 2.15e-3, "vllm#53060", token_step(m["0.5b"], pcie, 32, 600)),
@@ -190,21 +208,12 @@ def check(out=print):
     return off
 
 
-def several(model, card, gpus, tokens, sequence, checkpointing):
-    """A step on several cards: the arithmetic of plan.predict with the rate that one card has here."""
-    one = train(model, card, tokens, sequence, checkpointing=checkpointing)
-    name = "a100" if card is CARDS["a100"] else "h100"
-    rate = model.flops(tokens, sequence, checkpointing) / one["step"]
-    device = dataclasses.replace(plan.DEVICES[name], flops=rate, efficiency=1.0, memory=card.memory)
-    return plan.predict(model, "sharded", gpus, device, tokens, sequence, 1, checkpointing)
-
-
 def main(arguments):
     if arguments[:1] == ["check"]:
         print(f"largest deviation {max(abs(one) for one in check()):.0%}")
         return 0
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--model", default="0.5b", choices=sorted(plan.MODELS))
+    parser.add_argument("--model", default="0.5b", choices=sorted(shapes.MODELS))
     parser.add_argument("--card", default="h100", choices=sorted(CARDS))
     parser.add_argument("--tokens", type=int, default=16384)
     parser.add_argument("--sequence", type=int, default=1024)
@@ -213,9 +222,8 @@ def main(arguments):
     parser.add_argument("--operators", default="kernels", choices=sorted(OPERATORS))
     parser.add_argument("--batch", default="1,64,256")
     parser.add_argument("--context", type=int, default=600)
-    parser.add_argument("--gpus", default="1,8,64,512")
     given = parser.parse_args(arguments)
-    model, card = plan.MODELS[given.model], CARDS[given.card]
+    model, card = shapes.MODELS[given.model], CARDS[given.card]
     parts = train(model, card, given.tokens, given.sequence, given.lora, given.checkpointing, OPERATORS[given.operators])
     print(f"{given.model} on {given.card}, computed, not measured. A step of {given.tokens} tokens of {given.sequence}:")
     for name, seconds in parts.items():
@@ -225,11 +233,6 @@ def main(arguments):
         print(f"  a token of {batch} rows at {given.context}: {token_step(model, card, batch, given.context) * 1e3:.2f} ms")
     grpo = online_step(model, card, 8, 8, 256, 512, OPERATORS[given.operators], given.lora)
     print(f"  GRPO, 8 x 8 completions of 512: generate {grpo['generate']:.2f} s, train {grpo['train']:.2f} s")
-    if not given.lora:
-        for gpus in [int(text) for text in given.gpus.split(",")]:
-            r = several(model, card, gpus, given.tokens, given.sequence, given.checkpointing)
-            print(f"  {gpus} cards, FSDP: {r['step'] * 1e3:.1f} ms, {r['tokens_per_second']:,.0f} tokens/s, "
-                  f"{r['memory'] / 1e9:.1f} GB a card, {'fits' if r['fits'] else 'does not fit'}")
     return 0
 
 

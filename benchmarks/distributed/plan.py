@@ -3,94 +3,46 @@
 
     plan.py [--model 7b | --config CONFIG.json] [--gpus 8,64,1024] [--strategy data,zero1,zero2,sharded,hybrid]
             [--device h100] [--tokens 8192] [--micro-batches 1] [--sequence 4096] [--checkpointing]
-    plan.py check        the formulas against the measured points of measured.json and against published ones
+    plan.py table        all sizes on 1 to 512 cards, FSDP
+    plan.py check        the model against the measured points of measured.json and against published runs
 
-Prints one row for each number of GPUs and strategy. What the formulas are, and what they leave out, is in docs/distributed.md
-("What N GPUs would do"). `tokens` are of one GPU and one micro-batch. Rates are those of a whole device: what its kernels reach
-of the peak is `efficiency`, one number for a model; card.py has it from the shapes of the model's products (card.several). Only the
-standard library of Python is needed.
+Prints one row for each number of GPUs and strategy. `tokens` are of one GPU and one micro-batch. What one card needs is card.py's
+to say, from counted operations and bytes and the shapes of the products; the links are counted here. What the formulas are, and what
+they leave out, is in README.md beside this. Only the standard library of Python is needed.
 """
 
 import argparse
 import dataclasses
 import json
 import pathlib
+import statistics
 import sys
 
-
-@dataclasses.dataclass(frozen=True)
-class Model:
-    layers: int
-    hidden: int
-    intermediate: int
-    heads: int
-    kv_heads: int
-    vocab: int
-    tied: bool = False
-    head: int = 0  # size of a head; 0: hidden / heads
-
-    @property
-    def head_size(self):
-        return self.head or self.hidden // self.heads
-
-    @property
-    def layer_parameters(self):
-        head = self.head_size
-        attention = 2 * self.hidden * head * self.heads + 2 * self.hidden * head * self.kv_heads
-        return attention + 3 * self.hidden * self.intermediate + 2 * self.hidden
-
-    @property
-    def outer_parameters(self):
-        return self.vocab * self.hidden * (1 if self.tied else 2) + self.hidden
-
-    @property
-    def parameters(self):
-        return self.layers * self.layer_parameters + self.outer_parameters
-
-    def flops(self, tokens, sequence, checkpointing):
-        """Of forward and backward: 6 per token and weight that is multiplied, causal attention 6·s·h per token and layer."""
-        weights = self.layers * self.layer_parameters + self.vocab * self.hidden
-        one = 6 * weights + 6 * self.layers * sequence * self.heads * self.head_size
-        return tokens * one * (4 / 3 if checkpointing else 1)
-
-
-# Shapes of Qwen2.5 (0.5B … 72B), Qwen3, Llama 2 (7B, 13B, 70B) and Llama 3 (with its larger vocabulary).
-MODELS = {
-    "0.5b": Model(24, 896, 4864, 14, 2, 151936, True),
-    "1.5b": Model(28, 1536, 8960, 12, 2, 151936, True),
-    "3b": Model(36, 2048, 11008, 16, 2, 151936, True),
-    "7b": Model(32, 4096, 11008, 32, 32, 32000),
-    "13b": Model(40, 5120, 13824, 40, 40, 32000),
-    "llama3-8b": Model(32, 4096, 14336, 32, 8, 128256),
-    "llama3-70b": Model(80, 8192, 28672, 64, 8, 128256),
-    "14b": Model(48, 5120, 13824, 40, 8, 152064),
-    "32b": Model(64, 5120, 27648, 40, 8, 152064),
-    "70b": Model(80, 8192, 28672, 64, 8, 32000),
-    "qwen3-0.6b": Model(28, 1024, 3072, 16, 8, 151936, True, 128),
-    "qwen3-1.7b": Model(28, 2048, 6144, 16, 8, 151936, True, 128),
-    "qwen3-4b": Model(36, 2560, 9728, 32, 8, 151936, True, 128),
-    "135m": Model(30, 576, 1536, 9, 3, 49152, True),
-}
+import card
+from shapes import MODELS, read_config
 
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """flops: of the dtype trained in, per second; bandwidths in bytes/s and one direction: of one GPU within its node, and of a
-    whole node to others; latency of one hop in seconds."""
+    """A card and its links: bandwidths in bytes/s and one direction, of one GPU within its node, and of a whole node to others; latency
+    of one hop in seconds."""
 
-    flops: float
-    efficiency: float
+    card: card.Card
     node: int
     within: float
     between: float
     latency: float
-    memory: float
+
+    @property
+    def memory(self):
+        return self.card.memory
 
 
 DEVICES = {
-    "h100": Device(989e12, 0.45, 8, 450e9, 400e9, 10e-6, 80e9),  # NVLink 4, eight 400 Gbit/s adapters
-    "a100": Device(312e12, 0.50, 8, 300e9, 200e9, 10e-6, 80e9),  # NVLink 3, eight 200 Gbit/s adapters
-    "a100-1nic": Device(312e12, 0.50, 8, 300e9, 25e9, 10e-6, 80e9),  # one 200 Gbit/s adapter a node
+    "h100": Device(card.CARDS["h100"], 8, 450e9, 400e9, 10e-6),  # NVLink 4, eight 400 Gbit/s adapters
+    "h200": Device(card.CARDS["h200"], 8, 450e9, 400e9, 10e-6),
+    "a100": Device(card.CARDS["a100"], 8, 300e9, 200e9, 10e-6),  # NVLink 3, eight 200 Gbit/s adapters
+    "a100-1nic": Device(card.CARDS["a100"], 8, 300e9, 25e9, 10e-6),  # one 200 Gbit/s adapter a node
 }
 
 STRATEGIES = ("data", "zero1", "zero2", "sharded", "hybrid")
@@ -132,10 +84,8 @@ def memory(model, strategy, gpus, device, tokens, checkpointing, size=Bytes()):
     gathered = 0
     if strategy in ("sharded", "hybrid") and n > 1:
         gathered = size.weight * (2 * model.layer_parameters + model.outer_parameters) + size.gradient * model.layer_parameters
-    # Korthikanti et al. 2022, equation 1 without the attention matrix, which no kernel of today writes; 2 bytes a number.
-    layer = 34 * tokens * model.hidden
-    activations = model.layers * 2 * tokens * model.hidden + layer if checkpointing else model.layers * layer
-    return {**states(model.parameters, strategy, n, size), "gathered": gathered, "activations": activations}
+    return {**states(model.parameters, strategy, n, size), "gathered": gathered,
+            "activations": card.activations(model, tokens, checkpointing)}
 
 
 def communication(model, strategy, gpus, device, micro_batches, size=Bytes()):
@@ -161,15 +111,17 @@ def communication(model, strategy, gpus, device, micro_batches, size=Bytes()):
     return micro_batches * gather, micro_batches * (gather + scatter) + across, 0.0
 
 
-def predict(model, strategy, gpus, device, tokens, sequence, micro_batches=1, checkpointing=False, overlap=True, size=Bytes()):
-    compute = micro_batches * model.flops(tokens, sequence, checkpointing) / (device.flops * device.efficiency)
-    forward = compute * (1 / 4 if checkpointing else 1 / 3)
-    backward = compute - forward
+def predict(model, strategy, gpus, device, tokens, sequence, micro_batches=1, checkpointing=False, overlap=True, size=Bytes(), again=True):
+    """`checkpointing`: the share of the layers that are computed again (true: all); `again`: whether logits are."""
+    one = card.train(model, device.card, tokens, sequence, checkpointing=checkpointing, again=again)
+    forward, backward = micro_batches * one["forward"], micro_batches * (one["passes"] - one["forward"])
+    update = one["optimizer"] / (1 if strategy == "data" else shards(strategy, gpus, device))
+    compute = forward + backward + update
     ahead, behind, after = communication(model, strategy, gpus, device, micro_batches, size)
     if overlap:
         # The sum of whole gradients goes under the backward of the last micro-batch alone.
         under = backward if strategy in ("sharded", "hybrid", "zero2") else backward / micro_batches
-        step = max(forward, ahead) + max(under, behind) + (backward - under) + after
+        step = max(forward, ahead) + max(under, behind) + (backward - under) + update + after
     else:
         step = compute + ahead + behind + after
     used = memory(model, strategy, gpus, device, tokens, checkpointing, size)
@@ -181,60 +133,55 @@ def predict(model, strategy, gpus, device, tokens, sequence, micro_batches=1, ch
 
 
 def measured_device(point):
-    """A machine of one node whose rates are those of a run on one rank and of a sum over two."""
-    return Device(point["flops"], 1.0, 1 << 20, point["bandwidth"], point["bandwidth"], point["latency"], float("inf"))
+    """A machine of one node whose rates are those of a run on one rank and of a sum over two: every operation takes as long, bytes none."""
+    one = card.Card(point["flops"], 1e30, float("inf"), products=1.0, attention=1.0, stream=1.0, launch=0.0)
+    return Device(one, 1 << 20, point["bandwidth"], point["bandwidth"], point["latency"])
 
 
-def fitted(device, run, size):
-    """The device with the efficiency at which a published run has its rate."""
-    low, high = 0.01, 1.0
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if rate_of(dataclasses.replace(device, efficiency=middle), run, size) < run["rate"] else (low, middle)
-    return dataclasses.replace(device, efficiency=low)
+def published_device(one):
+    """A known card with the source's links, and what it says otherwise of the card."""
+    return Device(dataclasses.replace(card.CARDS[one["card"]], **one.get("differs", {})), **one["links"])
 
 
 def planned(device, run, size):
-    return predict(MODELS[run["model"]], run["strategy"], run["gpus"], device, run["batch"] * run["sequence"], run["sequence"], 1,
-                   run["checkpointing"], size=size)
-
-
-def rate_of(device, run, size):
-    """Tokens per second and GPU."""
-    return planned(device, run, size)["tokens_per_second"] / run["gpus"]
+    return predict(MODELS[run["model"]], run["strategy"], run["gpus"], device, run["batch"] * run["sequence"], run["sequence"],
+                   run.get("micro_batches", 1), run.get("recomputed", 0.0), size=size, again=False)
 
 
 def check_published(sets, out=print):
-    """Of each set the first run says what its kernels reach of the peak; the others are predicted. The largest deviation."""
-    worst = 0.0
+    """What published programs reach of the rate that is predicted, by source: nothing is fitted."""
+    reached = {}
     for one in sets:
-        size = Bytes(*one["bytes"])
-        device = fitted(Device(**one["device"], efficiency=0.5), one["runs"][0], size)
-        out(f"{one['source']}: {device.efficiency:.0%} of the peak")
-        for i, run in enumerate(one["runs"]):
-            off = rate_of(device, run, size) / run["rate"] - 1
-            worst = max(worst, abs(off))
-            out(f"  {run['model']}, {run['gpus']} GPUs, {run['strategy']}, batch {run['batch']}: predicted {rate_of(device, run, size):,.0f}, "
-                f"published {run['rate']:,} tokens/s and GPU ({'fitted' if i == 0 else f'{off:+.1%}'})")
+        size, device = Bytes(*one["bytes"]), published_device(one)
+        out(one["source"])
+        shares = []
+        for run in one["runs"]:
+            found = planned(device, run, size)
+            rate = found["tokens_per_second"] / run["gpus"]
+            shares.append(run["rate"] / rate)
+            out(f"  {run['model']}, {run['gpus']} cards, {run['strategy']}, {run['batch']} x {run['sequence']} tokens"
+                f"{', recomputed' if run.get('recomputed') else ''}: predicted {rate:,.0f}, published {run['rate']:,} tokens/s and card "
+                f"({shares[-1]:.0%} of it)")
         known = [run for run in one["runs"] if "gib" in run]
         for first, second in zip(known, known[1:]):
             published = first["gib"] - second["gib"]
-            found = (planned(device, first, size)["memory"] - planned(device, second, size)["memory"]) / 2**30
-            worst = max(worst, abs(found / published - 1))
-            out(f"  memory, {first['gpus']} to {second['gpus']} GPUs: predicted {found:.1f} GiB less, published {published:.1f} ({found / published - 1:+.1%})")
-    return worst
+            less = (planned(device, first, size)["memory"] - planned(device, second, size)["memory"]) / 2**30
+            out(f"  memory, {first['gpus']} to {second['gpus']} cards: predicted {less:.1f} GiB less, published {published:.1f} ({less / published - 1:+.1%})")
+        out(f"  in the middle {statistics.median(shares):.0%}")
+        reached[one["source"]] = shares
+    return reached
 
 
-def check(points, out=print):
-    """Prints prediction beside measurement; the largest relative deviation of the step times."""
-    worst = check_published(points["published"], out)
-    for point in points["measured"]:
+def check_measured(points, out=print):
+    """Prints prediction beside what was measured here, and beside ZeRO's figure; the largest relative deviation."""
+    worst = 0.0
+    for point in points:
         model = MODELS[point["model"]]
         device = measured_device(point)
         size = Bytes(4, 4, 8)  # f32: no second copy of the weights
         for run in point["runs"]:
             found = predict(model, "data", run["ranks"], device, run["tokens"], run["sequence"], run["micro_batches"],
-                            overlap=False, size=size)
+                            overlap=False, size=size, again=False)
             off = found["step"] / run["seconds"] - 1
             worst = max(worst, abs(off))
             out(f"{point['name']}, {run['ranks']} ranks: predicted {found['step']:.3f} s, measured {run['seconds']:.3f} s "
@@ -247,18 +194,35 @@ def check(points, out=print):
     return worst
 
 
-def read_config(path):
-    c = json.loads(pathlib.Path(path).read_text())
-    return Model(c["num_hidden_layers"], c["hidden_size"], c["intermediate_size"], c["num_attention_heads"],
-                 c.get("num_key_value_heads", c["num_attention_heads"]), c["vocab_size"], c.get("tie_word_embeddings", False),
-                 c.get("head_dim") or 0)
+def check(points, out=print):
+    shares = [share for one in check_published(points["published"], out).values() for share in one]
+    out(f"published runs reach {min(shares):.0%} to {max(shares):.0%} of what is predicted, {statistics.median(shares):.0%} in the middle")
+    worst = check_measured(points["measured"], out)
+    out(f"largest deviation of what was measured here {worst:.1%}")
+    return shares, worst
+
+
+def table(out=print, device=DEVICES["h100"], tokens=16384, sequence=4096):
+    """Sizes by numbers of cards, FSDP with recomputation."""
+    counts = (1, 8, 64, 512)
+    out("| model | " + " | ".join(f"{n} cards" if n > 1 else "1 card" for n in counts) + " |\n|---|" + "---|" * len(counts))
+    for name in ("0.5b", "1.5b", "7b", "14b", "32b", "70b"):
+        cells = []
+        for gpus in counts:
+            r = predict(MODELS[name], "sharded", gpus, device, tokens, sequence, 1, True)
+            cells.append(f"{r['step']:.2g} s, {r['tokens_per_second'] / gpus:,.0f} tokens/s and card, {r['memory'] / 1e9:.0f} GB"
+                         + (" (links)" if r["exposed"] > 0.1 * r["step"] else "") if r["fits"]
+                         else f"does not fit ({r['memory'] / 1e9:.0f} GB)")
+        out(f"| {name.upper()} | " + " | ".join(cells) + " |")
 
 
 def main(arguments):
     here = pathlib.Path(__file__).resolve().parent
     if arguments[:1] == ["check"]:
-        worst = check(json.loads((here / "measured.json").read_text()))
-        print(f"largest deviation {worst:.1%}")
+        check(json.loads((here / "measured.json").read_text()))
+        return 0
+    if arguments[:1] == ["table"]:
+        table()
         return 0
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", default="7b", choices=sorted(MODELS))
