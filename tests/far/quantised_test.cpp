@@ -71,6 +71,75 @@ TEST_CASE("a device makes the host's numbers of weights in bits: log-probs, grad
     }
 }
 
+TEST_CASE(
+    "an engine over weights in bits draws what it draws of the same weights whole, by layers of training, in pieces "
+    "and at once") {
+  for (const std::string name : {"llama_nf4", "qwen2_int8"})
+    for (const bool kernels : {false, true}) {
+      CAPTURE(name, kernels);
+      std::unique_ptr<support::far::WithKernels> with;
+      if (kernels) with = std::make_unique<support::far::WithKernels>();
+      const auto bits = model::load_decoder(golden / name, {.device = support::far::device()});
+      auto weights = bits->weights();
+      model::visit_maps(bits->config(), weights, [](const std::string&, model::Linear& map, auto, bool) {
+        if (!map.quantised) return;
+        map.weight = map.quantised->dense(at::kFloat);
+        map.quantised = nullptr;
+      });
+      const auto whole = std::make_unique<model::Decoder>(bits->hf_config(), weights);
+      const auto drawn = [&](const model::Decoder& decoder, std::int64_t prefill_rows, std::int64_t tokens) {
+        inference::LocalEngine engine(decoder.config(), decoder.weights(), {.prefill_rows = prefill_rows});
+        const std::vector<inference::Request> requests = {{.prompt = prompt, .count = 3}, {.prompt = completion}};
+        const auto before = support::far::counts();
+        auto out = engine.generate(requests, {.temperature = 0.9, .max_new_tokens = tokens}, {.seed = 5});
+        return std::pair(std::move(out), support::far::counts().since(before));
+      };
+      const auto [expected, of_whole] = drawn(*whole, 0, 9);
+      for (const std::int64_t rows : {std::int64_t{0}, std::int64_t{4}}) {
+        const auto [found, counts] = drawn(*bits, rows, 9);
+        CHECK(counts.replays ==
+              0);  // weights are made whole anew in every pass, in memory that a recorded pass would hold
+        for (std::size_t r = 0; r < expected.size(); ++r)
+          for (std::size_t c = 0; c < expected[r].size(); ++c) {
+            CHECK(found[r][c].ids == expected[r][c].ids);
+            REQUIRE(found[r][c].log_probs.size() == expected[r][c].log_probs.size());
+            for (std::size_t t = 0; t < found[r][c].log_probs.size(); ++t)
+              CHECK(found[r][c].log_probs[t] == Approx(expected[r][c].log_probs[t]).margin(1e-4));
+          }
+      }
+      // The trainer's own pass says the same of what was drawn, to rounding.
+      const auto score = [&](model::Decoder& decoder) {
+        const std::vector<model::Sequence> one = {{.prompt = prompt, .completion = expected[0][0].ids}};
+        return decoder.score(model::build_tree(one, {}), {.temperature = 0.9}).log_prob.detach().to(at::kCPU);
+      };
+      const at::Tensor a = score(*bits), b = score(*whole);
+      CHECK((a - b).abs().max().item<double>() < 1e-5);
+      for (std::int64_t t = 0; t < a.size(0); ++t)
+        CHECK(a[t].item<double>() == Approx(expected[0][0].log_probs[static_cast<std::size_t>(t)]).margin(1e-4));
+    }
+}
+
+TEST_CASE("passes over a base in bits take the same memory again, however many tokens are drawn") {
+  const support::far::WithKernels kernels;
+  const auto decoder = adapted("llama_nf4", support::far::device(), false);
+  inference::LocalEngine engine(decoder->config(), decoder->weights(), {.merge_adapter = true});
+  const auto draw = [&](std::int64_t tokens) {
+    const std::vector<inference::Request> requests = {{.prompt = prompt, .count = 2}};
+    const auto before = support::far::counts();
+    support::far::reset_peak();
+    (void)engine.generate(requests, {.temperature = 0.9, .max_new_tokens = tokens}, {.seed = 5});
+    return std::pair(support::far::counts().since(before), support::far::peak_bytes());
+  };
+  (void)draw(20);
+  const auto [few, at_few] = draw(4);
+  const auto [some, at_some] = draw(12);
+  const auto [many, at_many] = draw(20);
+  CHECK(at_many <= at_few);  // pages are there
+  CHECK(many.allocations - some.allocations == some.allocations - few.allocations);
+  CHECK(many.copies_out - few.copies_out == 16);  // one a token step
+  CHECK(many.scalars == 0);
+}
+
 TEST_CASE("the kernel makes the bits of the operators, for every code and part, in one launch") {
   const auto far = support::far::device();
   for (const auto code : {model::WeightCode::nf4, model::WeightCode::fp4, model::WeightCode::int8})

@@ -301,14 +301,28 @@ TEST_CASE("a step on a device reads a known number of values") {
                        << " copies to the host (" << c.bytes_out << " bytes), " << c.copies_in << " from it ("
                        << c.bytes_in << " bytes)");
   };
-  const auto dpo = per_step("rl: dpo\n" + pairs), grpo = per_step(online("grpo", "  loss_type: grpo\n"));
+  std::string unpaired = pairs;
+  unpaired.replace(unpaired.find("pairs.jsonl"), 11, "unpaired.jsonl");
+  const auto dpo = per_step("rl: dpo\n" + pairs), grpo = per_step(online("grpo", "  loss_type: grpo\n")),
+             kto = per_step("rl: kto\n" + unpaired), orpo = per_step("rl: orpo\n" + pairs),
+             penalised = per_step(online("grpo", "  loss_type: grpo\n  beta: 0.04\n"));
   told("dpo", dpo);
   told("grpo", grpo);
+  told("kto", kto);
+  told("orpo", orpo);
+  told("grpo with a reference", penalised);
   CHECK(dpo.scalars == 0);
   CHECK(grpo.scalars == 0);
-  // There: a copy a pass, of the reference and of the policy. Back: log-probs of the reference, and all else once a step.
+  // There: a copy a pass, of the reference and of the policy. Back: once a step; the reference's log-probs stay there.
   CHECK(dpo.copies_in == 4);
-  CHECK(dpo.copies_out == 3);
+  CHECK(dpo.copies_out == 1);
+  CHECK(orpo.copies_in == 2);
+  CHECK(orpo.copies_out == 1);
+  // KTO's baseline is a sum over all ranks that a step begins with: log-ratios of each micro-batch.
+  CHECK(kto.copies_out == 3);
+  CHECK(kto.scalars + orpo.scalars + penalised.scalars == 0);
+  // Of a generation, which may be trained on in several steps and by any rank: once, all of its passes together.
+  CHECK(penalised.copies_out == grpo.copies_out + 1);
   CHECK((grpo.copies_out <= 9 && grpo.copies_in <= 12));
   CHECK((dpo.operators > 1000 && dpo.operators <= 4400));
   CHECK((grpo.operators > 1000 && grpo.operators <= 5100));

@@ -94,14 +94,40 @@ TEST_CASE("rows are completed as far as the loss reads them") {
   Pair p;
   rlalgo::support::Bandit policy(4), frozen(4);
   sampler::Warnings warnings;
-  PairRows::complete(p.part, {policy, &frozen}, {}, warnings);
-  CHECK(p.rows[0].reference_log_probs.empty());
   PairRows::complete(p.part, {policy, &frozen}, reference, warnings);
-  CHECK(p.rows[0].reference_log_probs.size() == 2);
+  CHECK(p.rows[0].reference_log_probs.empty());
   p.rows[0].mismatched = p.rows[1].mismatched = {3, 3};
   PairRows::complete(p.part, {policy, &frozen}, {.mismatched = true}, warnings);
   CHECK(p.rows[0].mismatched_log_ratio == 0.0);
   CHECK(warnings.empty());
+}
+
+TEST_CASE(
+    "log-probs of a reference stay where it computes them, of all targets, where the loss reads them and rows have "
+    "none") {
+  Pair p;
+  rlalgo::support::Bandit policy(4), frozen(4, at::kDouble);
+  const sampler::Scorers scorers{policy, &frozen};
+  CHECK_FALSE(PairRows::reference(p.part, scorers, {}).defined());
+  CHECK_FALSE(PairRows::reference(p.part, {policy}, reference).defined());
+  const at::Tensor found = PairRows::reference(p.part, scorers, reference);
+  CHECK(at::allclose(found, at::full({3}, -std::log(4.), at::kDouble)));
+  CHECK_FALSE(found.requires_grad());
+  // As the policy's, whose dtype it takes.
+  const model::Scores narrow{at::zeros({3}, at::kFloat).requires_grad_(true), {}};
+  const loss::Scored s = sampler::with_reference(PairRows::collate(p.part, narrow, reference), found);
+  CHECK(s.reference_log_prob.scalar_type() == at::kFloat);
+  CHECK_FALSE(s.reference_log_prob.requires_grad());
+  CHECK_FALSE(sampler::with_reference(PairRows::collate(p.part, narrow, reference), {}).reference_log_prob.defined());
+  // Prompt tokens of the likelihood are targets, too.
+  loss::Needs both = loss::OddsRatio::needs;
+  both.reference_log_prob = true;
+  CHECK(PairRows::reference(p.part, scorers, both).size(0) == PairRows::tree(p.part, both).targets());
+  // Of one row that lacks them, and of none.
+  p.rows[1].reference_row = -7;
+  CHECK(PairRows::reference(p.part, scorers, reference).size(0) == 3);
+  p.rows[0].reference_row = -5;
+  CHECK_FALSE(PairRows::reference(p.part, scorers, reference).defined());
 }
 
 TEST_CASE("references are scored where rows lack them, mismatched completions against both") {

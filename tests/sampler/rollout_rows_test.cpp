@@ -55,14 +55,14 @@ TEST_CASE("rows become flat columns in order, masks and lengths agree") {
   b.advantage = -0.5;
   b.first().old_log_probs = {-3.0F, -4.0F, -5.0F};
   const Seen seen({&a, &empty, &b});
-  const model::Scores scores{at::tensor({-0.1, -0.2, -0.3, -0.4, -0.5}, at::kDouble), {}};
+  const model::Scores scores{at::tensor({-0.1, -0.2, -0.3, -0.5}, at::kDouble), {}};
   const loss::Scored scored =
       RolloutRows::collate(seen.views, scores, {.old_log_prob = true, .reference_log_prob = true});
-  CHECK(values(scored.row) == std::vector<double>{0, 0, 2, 2, 2});
-  CHECK(values(scored.mask) == std::vector<double>{1, 1, 1, 0, 1});
+  CHECK(values(scored.row) == std::vector<double>{0, 0, 2, 2});
+  CHECK(values(scored.mask) == std::vector<double>{1, 1, 1, 1});
   CHECK(values(scored.row_length) == std::vector<double>{2, 0, 2});
   CHECK(values(scored.advantage) == std::vector<double>{1.5, 0, -0.5});
-  CHECK(values(scored.old_log_prob) == std::vector<double>{-1, -2, -3, -4, -5});
+  CHECK(values(scored.old_log_prob) == std::vector<double>{-1, -2, -3, -5});
   CHECK_FALSE(scored.reference_log_prob.defined());  // the rows have none
   CHECK_FALSE(scored.sampling_log_prob.defined());   // not needed
 
@@ -73,6 +73,55 @@ TEST_CASE("rows become flat columns in order, masks and lengths agree") {
   CHECK(RolloutRows::tokens(seen.rows[2]) == 3);
   CHECK(RolloutRows::idle(seen.rows[1]));
   CHECK_FALSE(RolloutRows::idle(seen.rows[2]));
+}
+
+TEST_CASE("tokens without loss are no targets, and their log-probs are nobody's; the last one of a row stays") {
+  data::Episode tools, cut, plain;
+  for (data::Episode* e : {&tools, &cut, &plain}) e->first().prompt_ids = {1, 2};
+  tools.first().completion_ids = {5, 6, 7, 8, 9};
+  tools.first().loss_mask = {1, 0, 0, 1, 1};
+  cut.first().completion_ids = {10, 11};  // cut off, and masked whole
+  cut.first().loss_mask = {0, 0};
+  plain.first().completion_ids = {12};
+  plain.answer_ids = {13, 14};
+  const Seen seen({&tools, &cut, &plain});
+  for (const bool answers : {false, true}) {
+    const loss::Needs needs{.old_log_prob = true, .sampling_log_prob = true, .answer_likelihood = answers};
+    const model::TokenTree tree = RolloutRows::tree(seen.views, needs);
+    std::vector<std::int64_t> targets = {5, 8, 9, 11, 12}, begins = {0, 3, 4, 5};
+    if (answers) targets.insert(targets.end(), {13, 14}), begins.push_back(7);
+    CHECK(tree.target == targets);
+    CHECK(tree.row_begin == begins);
+    CHECK(tree.untempered == (answers ? 2 : 0));
+    // What predicts a target stands right before it.
+    for (std::size_t n = 0; n < targets.size(); ++n)
+      CHECK(tree.ids[static_cast<std::size_t>(tree.source[n])] ==
+            (targets[n] == 5 || targets[n] == 12 || targets[n] == 13 ? 2 : targets[n] - 1));
+  }
+  tools.first().sampling_log_probs = {-1, -2, -3, -4, -5};
+  cut.first().sampling_log_probs = {-6, -7};
+  plain.first().sampling_log_probs = {-8};
+  cut.first().old_log_probs = {-9, -10};
+  const model::Scores scores{at::tensor({-.1, -.2, -.3, -.4, -.5}, at::kDouble), {}};
+  const loss::Scored scored =
+      RolloutRows::collate(seen.views, scores, {.old_log_prob = true, .sampling_log_prob = true});
+  CHECK(values(scored.mask) == std::vector<double>{1, 1, 1, 0, 1});
+  CHECK(values(scored.row) == std::vector<double>{0, 0, 0, 1, 2});
+  CHECK(values(scored.row_length) == std::vector<double>{3, 0, 1});
+  CHECK(values(scored.sampling_log_prob) == std::vector<double>{-1, -4, -5, -7, -8});
+  CHECK(values(scored.old_log_prob) == std::vector<double>{-.1, -.2, -.3, -10, -.5});
+  RolloutRows::remember(seen.views, scores.log_prob);
+  CHECK(tools.first().old_log_probs == std::vector<float>{-.1F, 0, 0, -.2F, -.3F});
+  CHECK(cut.first().old_log_probs == std::vector<float>{-9, -10});
+  CHECK(plain.first().old_log_probs == std::vector<float>{-.5F});
+  // Scored by themselves, two rows a pass.
+  rlalgo::support::Bandit bandit(15, at::kDouble);
+  RolloutRows::score(bandit, seen.tokens, 2, 1.0, &data::Row::reference_log_probs);
+  const auto log_p = static_cast<float>(-std::log(15.0));
+  CHECK(tools.first().reference_log_probs[3] == Approx(log_p));
+  CHECK(tools.first().reference_log_probs[1] == 0.0F);
+  CHECK(cut.first().reference_log_probs == std::vector<float>{0.0F, tools.first().reference_log_probs[0]});
+  CHECK(plain.first().reference_log_probs.at(0) == Approx(log_p));
 }
 
 TEST_CASE("the rows of episodes: those of one in turn, each with its rewards and its advantage") {

@@ -403,6 +403,35 @@ void check_as_a_gpu(const c10::OperatorHandle& op, const torch::jit::Stack& stac
   }
 }
 
+// CUDA's product of narrow numbers with sums in float32, which the CPU has not.
+at::Tensor& addmm_wide(const at::Tensor& self, const at::Tensor& a, const at::Tensor& b, at::ScalarType type,
+                       const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out) {
+  TORCH_CHECK(a.scalar_type() == b.scalar_type() && a.scalar_type() != at::kFloat && type == at::kFloat,
+              "addmm.dtype_out: bfloat16 or float16 into float32");
+  TORCH_CHECK(out.scalar_type() == type && self.scalar_type() == type && out.is_same(self),
+              "addmm.dtype_out: what is added to is in float32");
+  TORCH_CHECK(!state().graph, "addmm.dtype_out is not recorded");
+  {
+    const std::lock_guard lock(state().mutex);
+    ++state().counts.operators;
+    ++state().counts.by_name["aten::addmm.dtype_out"];
+    state().counts.rows[b.size(1)] += a.size(0);
+  }
+  in_order();
+  const Opened first(a), second(b), third(out);
+  on_host(out).addmm_(on_host(a).to(type), on_host(b).to(type), beta, alpha);
+  return out;
+}
+
+// The lock is held.
+void count_product(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  const std::string name = op.schema().name();
+  const bool adds = name == "aten::addmm" || name == "aten::addmm_";
+  if (!adds && name != "aten::mm") return;
+  const auto first = stack.end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size()) + (adds ? 1 : 0);
+  state().counts.rows[(first + 1)->toTensor().size(1)] += first->toTensor().size(0);
+}
+
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   check_alive();
   if (!in_fallback) check_as_a_gpu(op, *stack);
@@ -411,6 +440,7 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     const std::lock_guard lock(state().mutex);
     ++state().counts.operators;
     ++state().counts.by_name[c10::toString(op.operator_name())];
+    count_product(op, *stack);
   }
   in_order();
   struct Inside {
@@ -565,6 +595,8 @@ Counts Counts::since(const Counts& before) const {
   out.nodes -= before.nodes;
   out.bytes_in -= before.bytes_in;
   out.bytes_out -= before.bytes_out;
+  for (const auto& [columns, count] : before.rows)
+    if ((out.rows[columns] -= count) == 0) out.rows.erase(columns);
   for (const auto& [name, count] : before.by_name)
     if ((out.by_name[name] -= count) == 0) out.by_name.erase(name);
   return out;
@@ -656,5 +688,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("addmm.dtype_out", TORCH_FN(far::product_into_wider));
   library.impl("baddbmm.dtype_out", TORCH_FN(far::product_into_wider));
   library.impl("_local_scalar_dense", TORCH_FN(far::item));
+  library.impl("addmm.dtype_out", TORCH_FN(far::addmm_wide));
   library.impl("set_.source_Storage_storage_offset", TORCH_FN(far::set_storage));
 }

@@ -29,6 +29,7 @@ struct Counts {
   std::int64_t kernels = 0;                     // launches of far_kernels.hpp
   std::int64_t replays = 0, nodes = 0;          // of graphs, and of what is in them, which is not counted otherwise
   std::map<std::string, std::int64_t> by_name;  // of operators
+  std::map<std::int64_t, std::int64_t> rows;    // of products by LibTorch, by the number of their columns
 
   [[nodiscard]] Counts since(const Counts& before) const;
 };

@@ -1,6 +1,8 @@
 // The log-prob head by kernels, which run on the host here (support/host_kernels.cpp), against the head by ATen's operators.
 #include <rlalgo/tensor/detail/cuda_head.hpp>
 
+#include <cmath>
+#include <utility>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -102,6 +104,37 @@ TEST_CASE("the head by kernels widens bfloat16 and rounds its gradients once") {
   const Tensor along = at::zeros({6, 40}, at::kDouble).scatter_(1, targets.unsqueeze(1), 1.0).sub(log_p.exp());
   CHECK(into.hidden.to(at::kDouble).allclose(along.matmul(weight.to(at::kDouble)), 1e-4, 1e-4));
   CHECK(into.weight.to(at::kDouble).allclose(along.t().matmul(hidden.to(at::kDouble)), 1e-2, 1e-2));
+}
+
+TEST_CASE("what is summed in float32 is a part of the states and of the weight, with the gradients of the whole") {
+  const auto draw = [](at::IntArrayRef sizes) { return at::randn(sizes).to(at::kBFloat16); };
+  const Tensor targets = at::randint(70, {11}, at::kLong), hidden = draw({11, 8}), weight = draw({70, 8});
+  for (const bool adds : {false, true}) {
+    tensor::detail::CudaHead head{
+        .own = *cuda::compiled(), .hidden = hidden, .weight = weight, .bias = {}, .targets = targets};
+    const auto run = [&](at::ScalarType type) {
+      const tensor::detail::CudaHead::Outputs out{at::empty({11}), at::empty({11}), at::empty({11}), {}};
+      head.forward(out);
+      tensor::detail::CudaHead::Gradients into{.hidden = at::full({11, 8}, NAN, at::kBFloat16),
+                                               .weight = adds ? at::ones({70, 8}, type) : at::full({70, 8}, NAN, type),
+                                               .bias = at::empty({70}),
+                                               .adds = adds};
+      head.backward(at::linspace(-1, 1, 11), at::linspace(0, 1, 11), out, into);
+      return std::pair(out.log_prob, into);
+    };
+    const auto [expected, whole] = run(at::kFloat);
+    head.most = 32;  // four tokens a block, four ids a tile
+    const auto [log_prob, wide] = run(at::kFloat);
+    const auto narrow = run(at::kBFloat16).second;
+    CHECK(log_prob.allclose(expected, 1e-5, 1e-5));
+    CHECK(wide.hidden.allclose(whole.hidden, 1e-2, 1e-2));
+    CHECK(wide.weight.allclose(whole.weight, 1e-2, 1e-2));
+    CHECK(wide.bias.allclose(whole.bias, 1e-2, 1e-2));
+    CHECK(narrow.weight.scalar_type() == at::kBFloat16);
+    CHECK(narrow.weight.to(at::kFloat).allclose(whole.weight, 3e-2, 3e-2));
+    const Tensor log_p = hidden.to(at::kDouble).matmul(weight.to(at::kDouble).t()).log_softmax(1);
+    CHECK(log_prob.to(at::kDouble).allclose(log_p.gather(1, targets.unsqueeze(1)).squeeze(1), 1e-5, 1e-5));
+  }
 }
 
 TEST_CASE("no token is no gradient") {

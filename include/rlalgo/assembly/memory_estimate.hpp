@@ -61,10 +61,14 @@ namespace detail {
   return all + (checkpointing ? largest : 0.0);
 }
 
-// What the log-prob head has of a micro-batch: logits that it keeps, and tiles that it computes with (tensor/log_prob_head.hpp).
-[[nodiscard]] inline double head_bytes(double tokens, std::int64_t vocabulary) {
-  constexpr double kept = 56.0 * 1024.0 * 1024.0, tile = 524'288.0;
+// What the log-prob head has of a micro-batch: logits that it keeps, and tiles that it computes with (tensor/log_prob_head.hpp); on a
+// device, with kernels or without, tiles of logits and of their gradients, and parts of the gradients that are summed in float32.
+[[nodiscard]] inline double head_bytes(double tokens, std::int64_t vocabulary, std::int64_t width, bool on_device) {
+  constexpr double kept = 56.0 * 1024.0 * 1024.0, tile = 524'288.0, part = 16'777'216.0;
   const double logits = tokens * static_cast<double>(vocabulary);
+  if (on_device)
+    return 6.0 * std::min(part, logits) + 4.0 * std::min(part, static_cast<double>(vocabulary * width)) +
+           4.0 * std::min(part, tokens * static_cast<double>(width));
   return std::min(kept, 4.0 * logits) + 3.0 * 4.0 * std::min(tile, logits);
 }
 
@@ -195,8 +199,8 @@ inline void estimate_memory(Overview& o, const EstimateConfig& config, const mod
   }
   const bool away = !config.checkpoints_away.empty();
   const double tokens = static_cast<double>(o.micro_batch_tokens) / static_cast<double>(config.row_ranks);
-  const double backward =
-      tokens * detail::kept_numbers(c, config.checkpointing, away) * element + detail::head_bytes(tokens, c.vocab_size);
+  const double backward = tokens * detail::kept_numbers(c, config.checkpointing, away) * element +
+                          detail::head_bytes(tokens, c.vocab_size, c.hidden_size, !decoder.device().is_cpu());
   using Parts = std::vector<std::pair<std::string, double>>;
   const double program = o.ranks > 1 ? 200e6 : 160e6;
   Parts training = {{"weights", held.weights},

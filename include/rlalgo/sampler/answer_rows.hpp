@@ -2,7 +2,8 @@
 //
 //   tree       prompt and completion of every row; the tree of a pair holds its prompt once
 //   collate    loss::Scored
-//   complete   numbers without gradient that a loss reads as data: of the reference, and of mismatched completions
+//   reference  log-probs of the reference, which stay where they are computed
+//   complete   log-ratios of mismatched completions, which the host adds over the ranks
 //   describe   one line of offending_rows-step-N.jsonl
 //   Summary    pairs.json
 //
@@ -31,6 +32,7 @@
 #include <rlalgo/sampler/pair_extremes.hpp>
 #include <rlalgo/sampler/rows.hpp>
 #include <rlalgo/tensor/host_block.hpp>
+#include <rlalgo/tensor/reading.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::sampler {
@@ -61,7 +63,7 @@ namespace detail {
 
 }  // namespace detail
 
-// Log-probs of the completions under `reference`, for rows that lack them.
+// Log-probs of the completions under `reference`, for rows that lack them, in host memory: for sums that are kept.
 inline void score_references(model::Policy& reference, Answers rows, double temperature) {
   std::vector<data::Answer*> lacking;
   for (data::Answer* a : rows)
@@ -78,32 +80,51 @@ inline void score_references(model::Policy& reference, Answers rows, double temp
   }
 }
 
-// Σ log-probs of each row's mismatched completion under `policy`.
-[[nodiscard]] inline std::vector<double> mismatched_log_probs(model::Policy& policy, Answers rows, double temperature) {
+namespace detail {
+
+// Of the tokens of mismatched completions, row after row.
+[[nodiscard]] inline tensor::Tensor score_mismatched(model::Policy& policy, Answers rows, double temperature) {
   const c10::AutoGradMode no_gradient(false);
   std::vector<model::Sequence> views;
   for (const data::Answer* a : rows) views.push_back({a->prompt(), a->mismatched});
-  const tensor::Tensor log_prob =
-      policy.score(model::build_tree(views), {.temperature = temperature}).log_prob.to(at::Device(at::kCPU));
+  return policy.score(model::build_tree(views), {.temperature = temperature}).log_prob;
+}
+
+// Σ over each row's, in host memory.
+[[nodiscard]] inline std::vector<double> mismatched_totals(const tensor::Tensor& log_prob, Answers rows) {
   std::vector<double> out;
   std::int64_t begin = 0;
   for (const data::Answer* a : rows) {
     const auto length = static_cast<std::int64_t>(a->mismatched.size());
-    out.push_back(detail::row_total(log_prob, begin, length));
+    out.push_back(row_total(log_prob, begin, length));
     begin += length;
   }
   return out;
 }
 
-// Sets mismatched_log_ratio of every row. `reference` may be null where every row brings its mismatched_reference.
+}  // namespace detail
+
+// Σ log-probs of each row's mismatched completion under `policy`.
+[[nodiscard]] inline std::vector<double> mismatched_log_probs(model::Policy& policy, Answers rows, double temperature) {
+  return detail::mismatched_totals(detail::score_mismatched(policy, rows, temperature).to(at::Device(at::kCPU)), rows);
+}
+
+// Sets mismatched_log_ratio of every row, by one copy to the host. `reference` may be null where every row brings its
+// mismatched_reference.
 inline void score_mismatched(model::Policy& policy, model::Policy* reference, Answers rows, double temperature) {
-  const std::vector<double> now = mismatched_log_probs(policy, rows, temperature);
   const bool known =
       std::all_of(rows.begin(), rows.end(), [](const data::Answer* a) { return !std::isnan(a->mismatched_reference); });
-  std::vector<double> before;
-  if (!known && reference != nullptr) before = mismatched_log_probs(*reference, rows, temperature);
+  tensor::Tensor now = detail::score_mismatched(policy, rows, temperature), before;
+  if (!known && reference != nullptr) before = detail::score_mismatched(*reference, rows, temperature);
+  tensor::Reading reading;
+  reading.add(now);
+  reading.add(before);
+  reading.fetch();
+  const std::vector<double> of_now = detail::mismatched_totals(now, rows);
+  const std::vector<double> of_before =
+      before.defined() ? detail::mismatched_totals(before, rows) : std::vector<double>();
   for (std::size_t i = 0; i < rows.size(); ++i)
-    rows[i]->mismatched_log_ratio = now[i] - (known ? rows[i]->mismatched_reference : before.at(i));
+    rows[i]->mismatched_log_ratio = of_now[i] - (known ? rows[i]->mismatched_reference : of_before.at(i));
 }
 
 template <loss::RowKind answers>
@@ -112,7 +133,7 @@ struct AnswerRows {
   using Row = data::Answer;
   using View = std::span<const Row* const>;
   static constexpr loss::RowKind kind = answers;
-  static constexpr RowHooks hooks{.complete = true, .blame = true, .summary = true, .columns = true};
+  static constexpr RowHooks hooks{.complete = true, .reference = true, .blame = true, .summary = true, .columns = true};
   using Columns = loss::Scored;
 
   [[nodiscard]] static model::TokenTree tree(View rows, const loss::Needs& needs) {
@@ -170,9 +191,15 @@ struct AnswerRows {
 
   [[nodiscard]] static std::int64_t tokens(const Row& a) { return a.tokens(); }
 
+  [[nodiscard]] static tensor::Tensor reference(View rows, const Scorers& scorers, const loss::Needs& needs) {
+    const bool known =
+        std::none_of(rows.begin(), rows.end(), [](const Row* a) { return std::isnan(a->reference_row); });
+    if (!needs.reference_log_prob || scorers.reference == nullptr || known) return {};
+    const c10::AutoGradMode no_gradient(false);
+    return scorers.reference->score(tree(rows, needs), {.temperature = scorers.temperature}).log_prob;
+  }
+
   static void complete(Answers rows, const Scorers& scorers, const loss::Needs& needs, Warnings& /*warnings*/) {
-    if (needs.reference_log_prob && scorers.reference != nullptr)
-      score_references(*scorers.reference, rows, scorers.temperature);
     if (needs.mismatched) score_mismatched(scorers.policy, scorers.reference, rows, scorers.temperature);
   }
 
@@ -214,6 +241,7 @@ struct AnswerRows {
 
 using PairRows = AnswerRows<loss::RowKind::pairs>;
 using UnpairedRows = AnswerRows<loss::RowKind::unpaired>;
-static_assert(CompletedRows<PairRows> && BlamedRows<PairRows> && SummarizedRows<PairRows> && PreparedRows<PairRows>);
+static_assert(CompletedRows<PairRows> && ReferencedRows<PairRows> && BlamedRows<PairRows> && SummarizedRows<PairRows> &&
+              PreparedRows<PairRows>);
 
 }  // namespace rlalgo::sampler

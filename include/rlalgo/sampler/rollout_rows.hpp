@@ -2,7 +2,8 @@
 //
 //   rows_of   episodes → their rows, each with its episode (data::EpisodeRow)
 //   tree      prompt and completion of every row; a prompt that rows share is encoded once; where the loss asks for
-//             them, last of all prompt and answer of the rows that bring one, at temperature 1
+//             them, last of all prompt and answer of the rows that bring one, at temperature 1. Targets are the tokens
+//             that carry loss, and the last one of each completion
 //   collate   loss::Scored: flat [N] columns, row after row, no padding
 //
 // Old log-probs: a row that the weights of now generated has none yet; its old log-prob is the detached current one
@@ -66,7 +67,7 @@ struct RolloutRows {
   static void score(model::Policy& policy, std::span<data::Row* const> rows, std::size_t rows_per_part,
                     double temperature, RolloutColumn column);
 
-  // log_prob [N] into one column of the rows.
+  // log_prob [N] of the targets into one column of the rows, 0 for the other tokens.
   static void store(std::span<data::Row* const> rows, const tensor::Tensor& log_prob, RolloutColumn column);
 
   static void complete(std::span<Row* const> rows, const Scorers& scorers, const loss::Needs& needs,

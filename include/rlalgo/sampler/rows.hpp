@@ -60,6 +60,9 @@ struct RowHooks {
   // void complete(rows, scorers, needs, warnings): before they are trained on rows get log-probs of a reference, or of the policy
   // before the step. Called for each micro-batch, without gradient
   bool complete = false;
+  // Tensor reference(rows, scorers, needs): log-probs of the reference for the targets of rows [N], where it computes them, which the loss
+  // reads there; undefined: it reads none, or columns have them. complete() is not asked for them then
+  bool reference = false;
   bool remember = false;  // void remember(rows, log_prob): the log-probs [N] that they were trained with
   // struct Sample and std::vector<Row> rows_of(samples): a sampler's micro-batch holds samples, which may have several rows each, and
   // the loss reads the rows
@@ -87,6 +90,10 @@ template <class R>
       complete,
       requires(std::span<Row* const> rows, const Scorers& scorers, const loss::Needs& needs, Warnings& warnings) {
         { R::complete(rows, scorers, needs, warnings) } -> std::same_as<void>;
+      });
+  RLALGO_HOOK(
+      reference, requires(std::span<const Row* const> rows, const Scorers& scorers, const loss::Needs& needs) {
+        { R::reference(rows, scorers, needs) } -> std::same_as<tensor::Tensor>;
       });
   RLALGO_HOOK(
       remember, requires(std::span<Row* const> rows, const tensor::Tensor& log_prob) {
@@ -133,6 +140,9 @@ template <class R>
 concept CompletedRows = Rows<R> && row_hooks_of<R>()
 .complete;
 template <class R>
+concept ReferencedRows = Rows<R> && row_hooks_of<R>()
+.reference;
+template <class R>
 concept RememberingRows = Rows<R> && row_hooks_of<R>()
 .remember;
 template <class R>
@@ -153,6 +163,12 @@ concept SummarizedRows = Rows<R> && row_hooks_of<R>()
 template <class R>
 concept ShownRows = Rows<R> && row_hooks_of<R>()
 .samples;
+
+// Columns with the log-probs of a reference that is defined, where and how the policy's are.
+[[nodiscard]] inline loss::Scored with_reference(loss::Scored scored, const tensor::Tensor& reference) {
+  if (reference.defined()) scored.reference_log_prob = reference.to(scored.log_prob.options().requires_grad(false));
+  return scored;
+}
 
 namespace detail {
 template <class R>

@@ -4,10 +4,10 @@
 //
 // Runs over tiles of tokens × vocabulary with an online log-sum-exp. Between forward and backward the logits of the
 // first H tokens lie in the memory of the weight's gradient, which backward returns and overwrites tile by tile; of the
-// others `cache_bytes` are kept and the rest is recomputed. (Where the gradient is added to one that is there, the logits of as many
-// tokens lie beside it.) Each tile is added to the gradients:
+// others `cache_bytes` are kept and the rest is recomputed. (Where the gradient is added to one that is there, the CPU keeps as many apart, a
+// device none of these.) Each tile is added to the gradients:
 //   ∂/∂l_nv (times the slope 1 − (l_nv T/C)² of a cap) = g_n (1[v = target_n] − p_nv) − e_n p_nv (log p_nv + entropy_n),   g, e = gradients of log_prob, entropy
-// Beyond the gradients, never more than one tile plus the kept tiles is in memory, whatever N is.
+// Beyond the gradients, never more than one tile plus the kept tiles is in memory, whatever N is; on a device at most 256 MB.
 //
 // Shapes: hidden [N, H], weight [V, H], bias [V] or undefined, targets [N] int64; log_prob, entropy [N], nats.
 // Runs on any device. Targets in host memory are checked and moved; those on another device are taken as they are, since

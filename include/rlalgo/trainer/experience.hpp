@@ -75,9 +75,11 @@ template <class Row>
 struct Experience {
   std::vector<std::vector<const Row*>> parts;  // micro-batches to train on, this rank's; one may be empty
   std::size_t first_part = 0;                  // number of parts[0] among those of all ranks
-  std::vector<const Row*> rows;                // all rows of the step, on all ranks, those not trained on included
-  loss::Counts counts;                         // of the rows of this rank
-  std::vector<std::shared_ptr<void>> owners;   // of what the pointers point into
+  // By part: log-probs of the reference [N] where they were computed, which no host has read; undefined: rows bring them.
+  std::vector<tensor::Tensor> references = {};
+  std::vector<const Row*> rows;               // all rows of the step, on all ranks, those not trained on included
+  loss::Counts counts;                        // of the rows of this rank
+  std::vector<std::shared_ptr<void>> owners;  // of what the pointers point into
   core::Metrics metrics;
   std::vector<std::pair<std::string, double>> seconds;  // data or generate, reward, score; for time/<name>
   std::vector<std::string> warnings;
@@ -176,6 +178,11 @@ class ExperienceStage {
     return L::needs.reference_log_prob || aggregation::needs_divergence(aggregation_);
   }
 
+  // `version` is that of the policy's weights.
+  [[nodiscard]] sampler::Scorers scorers(std::int64_t version) const {
+    return {*policy_, reference_.get(), config_.temperature, version, config_.corrects_sampling};
+  }
+
   // The batch of optimizer step `step`, complete for a loss of type L; `version` is that of the policy's weights.
   [[nodiscard]] Experience<Row> next(S& sampler, std::int64_t step, std::int64_t version, Purpose purpose) const {
     const os::Stopwatch watch;
@@ -189,7 +196,7 @@ class ExperienceStage {
 
     const core::Activity log_probs("scoring");
     const os::Stopwatch scoring;
-    const sampler::Scorers scorers{*policy_, reference_.get(), config_.temperature, version, config_.corrects_sampling};
+    const sampler::Scorers scorers = this->scorers(version);
     if constexpr (sampler::Rewarded<S>) {
       if (batch.is_open()) return opened(std::move(batch), scorers, purpose);
       settle(batch, aggregation_, estimator_, scorers, settling(), out.metrics);
@@ -205,7 +212,7 @@ class ExperienceStage {
     for (std::size_t p = 0; p < parts.size(); ++p) {
       out.rows.insert(out.rows.end(), all[p].begin(), all[p].end());
       if (p < own.begin || p >= own.end) continue;
-      if constexpr (sampler::CompletedRows<Rows>) Rows::complete(parts[p], scorers, L::needs, out.warnings);
+      out.references.push_back(complete_rows(parts[p], scorers, out.warnings));
       out.counts.micro_batches += 1;
       Rows::count(all[p], L::needs, out.counts);
       out.parts.emplace_back(parts[p].begin(), parts[p].end());
@@ -257,6 +264,7 @@ class ExperienceStage {
                                        Purpose purpose) const {
     Experience<Row> out;
     out.parts.resize(batch.parts.size());
+    out.references.resize(batch.parts.size());
     for (std::size_t p = 0; p < batch.parts.size(); ++p) {
       if (!is_own(p)) continue;
       out.counts.rows += static_cast<double>(batch.parts[p].size());
@@ -268,6 +276,20 @@ class ExperienceStage {
                               .scorers = scorers,
                               .skips_idle = config_.skip_idle && purpose == Purpose::training});
     return out;
+  }
+
+  // Fills in what a loss reads as data; what Experience::references says of these rows.
+  [[nodiscard]] static tensor::Tensor complete_rows(const std::vector<Row*>& rows, const sampler::Scorers& scorers,
+                                                    sampler::Warnings& warnings) {
+    loss::Needs needs = L::needs;
+    tensor::Tensor reference;
+    if constexpr (sampler::ReferencedRows<Rows>) {
+      needs.reference_log_prob = false;
+      const std::vector<const Row*> view(rows.begin(), rows.end());
+      if (!rows.empty()) reference = Rows::reference(view, scorers, L::needs);
+    }
+    if constexpr (sampler::CompletedRows<Rows>) Rows::complete(rows, scorers, needs, warnings);
+    return reference;
   }
 
   // Micro-batches that come one after the other are dealt to the ranks in turn, so that none waits for another's.
@@ -287,7 +309,7 @@ class ExperienceStage {
     if constexpr (sampler::IdleRows<Rows>)
       if (open.skips_idle) trained = detail::without_idle_rows<Rows>(rows, last, open.skipped);
     if (is_own(part)) {
-      if constexpr (sampler::CompletedRows<Rows>) Rows::complete(trained, open.scorers, L::needs, out.warnings);
+      out.references[part] = complete_rows(trained, open.scorers, out.warnings);
       open.counts.micro_batches += 1;
       Rows::count(rows, L::needs, open.counts);
       out.parts[part].assign(trained.begin(), trained.end());

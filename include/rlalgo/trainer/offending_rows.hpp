@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
@@ -35,21 +36,24 @@ struct OffendingRow {
   double log_prob = 0.0;  // Σ over the completion
 };
 
-// The rows whose own loss, or its gradient, is not finite; each example is scored again by itself. The gradients of
-// the parameters are lost.
+// The rows whose own loss, or its gradient, is not finite; each example is scored again by itself, by policy and reference of `scorers`, the latter
+// where the loss reads it and rows do not bring it. The gradients of the parameters are lost.
 template <sampler::BlamedRows R, loss::Loss L>
-[[nodiscard]] std::vector<OffendingRow<typename R::Row>> find_offending(model::Policy& policy, const L& loss,
+[[nodiscard]] std::vector<OffendingRow<typename R::Row>> find_offending(const L& loss,
                                                                         std::span<const typename R::Row* const> rows,
-                                                                        const loss::Counts& counts) {
+                                                                        const loss::Counts& counts,
+                                                                        const sampler::Scorers& scorers) {
   constexpr std::size_t unit = R::kind.unit;
-  const std::vector<model::Parameter> parameters = policy.parameters();
+  const std::vector<model::Parameter> parameters = scorers.policy.parameters();
   std::vector<OffendingRow<typename R::Row>> found;
   for (std::size_t at = 0; at + unit <= rows.size(); at += unit) {
     const auto example = rows.subspan(at, unit);
     const model::Scores scores =
-        policy.score(R::tree(example, L::needs),
-                     {.entropy_gradient = loss::active_needs(loss).entropy, .collision = L::needs.collision});
-    const loss::Scored scored = R::collate(example, scores, L::needs);
+        scorers.policy.score(R::tree(example, L::needs),
+                             {.entropy_gradient = loss::active_needs(loss).entropy, .collision = L::needs.collision});
+    loss::Scored scored = R::collate(example, scores, L::needs);
+    if constexpr (sampler::ReferencedRows<R>)
+      scored = sampler::with_reference(std::move(scored), R::reference(example, scorers, L::needs));
     const tensor::Tensor value = loss(scored, counts).value;
     const double number = value.template item<double>();
     std::vector<tensor::Tensor> gradients;

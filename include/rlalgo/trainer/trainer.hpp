@@ -357,7 +357,7 @@ class Trainer {
                                                   .collision = L::needs.collision});
       watch_.forward += forward.seconds();
       if (config_.peak_flops > 0 && c10::GradMode::is_enabled()) watch_.flops += parts_.policy->training_flops(tree);
-      loss::Result result = parts_.loss(batched.collate(scores), counts);
+      loss::Result result = parts_.loss(batched.collate(scores, batch.references[p]), counts);
       if (result.value.requires_grad()) result.value.backward();
       result.value = result.value.detach();
       if (scores.balance.defined()) {
@@ -399,13 +399,13 @@ class Trainer {
   // Where rows can be blamed, the step stops here: those that offend are named and saved.
   void blame(const std::string& what, std::span<const Row* const> rows, const loss::Counts& counts) {
     if constexpr (sampler::BlamedRows<Rows>)
-      raise_offending_rows<Rows>(what, find_offending<Rows>(*parts_.policy, parts_.loss, rows, counts), rows.size(),
-                                 version_ + 1, config_.loop.output_dir, parts_.decode);
+      raise_offending_rows<Rows>(what, find_offending<Rows>(parts_.loss, rows, counts, experience_.scorers(version_)),
+                                 rows.size(), version_ + 1, config_.loop.output_dir, parts_.decode);
   }
   // The same where all ranks have come, each with its rows: the first that has something to blame.
   void blame_together(const std::string& what, std::span<const Row* const> rows, const loss::Counts& counts) {
     if constexpr (sampler::BlamedRows<Rows>) {
-      const auto found = find_offending<Rows>(*parts_.policy, parts_.loss, rows, counts);
+      const auto found = find_offending<Rows>(parts_.loss, rows, counts, experience_.scorers(version_));
       wait_for_turn_to_fail(*parts_.world, !found.empty());
       raise_offending_rows<Rows>(what, found, rows.size(), version_ + 1, config_.loop.output_dir, parts_.decode);
     }

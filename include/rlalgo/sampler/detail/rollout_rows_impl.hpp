@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <c10/core/GradMode.h>
@@ -20,6 +21,7 @@
 #include <rlalgo/sampler/rollout_rows.hpp>
 #include <rlalgo/sampler/rows.hpp>
 #include <rlalgo/tensor/functions.hpp>
+#include <rlalgo/tensor/reading.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::sampler {
@@ -46,6 +48,41 @@ inline bool has_likelihood(const data::EpisodeRow& r, std::size_t t) {
 
 inline model::Sequence sequence_of(const data::Row& r) { return {r.prompt_ids, r.completion_ids, r.routed_experts}; }
 
+// Whether token t of a completion is scored: it carries loss, or is the last one, by which the row ends.
+inline bool is_target(const data::Row& r, std::size_t t) {
+  return r.loss_mask.empty() || r.loss_mask[t] != 0 || t + 1 == r.completion_ids.size();
+}
+
+// Tokens without loss are no targets: the head has no product for them. Rows of `tree` beyond these keep theirs.
+inline void drop_weightless(model::TokenTree& tree, std::span<const data::Row* const> rows) {
+  std::size_t kept = 0, next = 0;
+  const auto take = [&](bool wanted) {
+    tree.source[kept] = tree.source[next];
+    tree.target[kept] = tree.target[next];
+    ++next;
+    kept += wanted ? 1 : 0;
+  };
+  for (std::size_t i = 0; i + 1 < tree.row_begin.size(); ++i) {
+    const auto end = static_cast<std::size_t>(tree.row_begin[i + 1]), begin = next;
+    while (next < end) take(i >= rows.size() || is_target(*rows[i], next - begin));
+    tree.row_begin[i + 1] = static_cast<std::int64_t>(kept);
+  }
+  tree.source.resize(kept);
+  tree.target.resize(kept);
+}
+
+// log_prob [N] of the targets of rows, in host memory, into a column of the rows; of other tokens it is 0, and nobody reads it.
+inline void scatter(std::span<data::Row* const> rows, const tensor::Tensor& log_prob, RolloutColumn column) {
+  const tensor::Tensor here = log_prob.to(at::kFloat).contiguous();
+  const float* next = here.const_data_ptr<float>();
+  for (data::Row* r : rows) {
+    std::vector<float> values(r->completion_ids.size(), 0.0F);
+    for (std::size_t t = 0; t < values.size(); ++t)
+      if (is_target(*r, t)) values[t] = *next++;
+    r->*column = std::move(values);
+  }
+}
+
 // One column of all rows [N], 0 for the tokens of answers; undefined when a row lacks it.
 inline tensor::Tensor concatenate(std::span<const data::EpisodeRow* const> rows, RolloutColumn column,
                                   std::size_t tokens, tensor::HostBlock& block) {
@@ -54,7 +91,8 @@ inline tensor::Tensor concatenate(std::span<const data::EpisodeRow* const> rows,
   for (const data::EpisodeRow* r : rows) {
     const std::vector<float>& values = (**r).*column;
     if (values.size() != (*r)->completion_ids.size()) return {};
-    flat.insert(flat.end(), values.begin(), values.end());
+    for (std::size_t t = 0; t < values.size(); ++t)
+      if (is_target(**r, t)) flat.push_back(values[t]);
   }
   flat.resize(tokens, 0.0);
   return block.add_numbers(flat);
@@ -68,9 +106,11 @@ inline void add_old_log_probs(std::span<const data::EpisodeRow* const> rows, std
   for (const data::EpisodeRow* one : rows) {
     const data::Row& r = **one;
     const bool brings = r.old_log_probs.size() == r.completion_ids.size();
-    known.insert(known.end(), r.completion_ids.size(), brings ? 1 : 0);
-    if (brings) flat.insert(flat.end(), r.old_log_probs.begin(), r.old_log_probs.end());
-    flat.resize(known.size(), 0.0);
+    for (std::size_t t = 0; t < r.completion_ids.size(); ++t) {
+      if (!is_target(r, t)) continue;
+      known.push_back(brings ? 1 : 0);
+      flat.push_back(brings ? r.old_log_probs[t] : 0.0);
+    }
   }
   if (std::find(known.begin(), known.end(), 1) == known.end()) return;
   const bool all = std::find(known.begin(), known.end(), 0) == known.end();
@@ -78,12 +118,6 @@ inline void add_old_log_probs(std::span<const data::EpisodeRow* const> rows, std
   known.resize(tokens, 1);
   columns.data.old_log_prob = block.add_numbers(flat);
   if (!all) columns.known = block.add(tensor::from_values(known, at::TensorOptions().dtype(at::kBool)));
-}
-
-inline std::vector<float> slice_floats(const tensor::Tensor& column, std::int64_t begin, std::int64_t length) {
-  const tensor::Tensor part = column.detach().slice(0, begin, begin + length).to(at::kCPU, at::kFloat).contiguous();
-  const float* p = part.const_data_ptr<float>();
-  return {p, p + length};
 }
 
 }  // namespace detail
@@ -99,6 +133,9 @@ RLALGO_INLINE model::TokenTree RolloutRows::tree(View rows, const loss::Needs& n
     answers += static_cast<std::int64_t>(r->episode().answer_ids.size());
   }
   model::TokenTree out = model::build_tree(views);
+  std::vector<const data::Row*> own;
+  for (const Row* r : rows) own.push_back(&**r);
+  detail::drop_weightless(out, own);
   out.untempered = answers;
   return out;
 }
@@ -125,6 +162,7 @@ RLALGO_INLINE RolloutRows::Columns RolloutRows::columns(View rows, const loss::N
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const data::Row& r = **rows[i];
     for (std::size_t t = 0; t < r.completion_ids.size(); ++t) {
+      if (!detail::is_target(r, t)) continue;
       mask.push_back(r.loss_mask.empty() || r.loss_mask[t] != 0 ? 1.0 : 0.0);
       row.push_back(static_cast<std::int64_t>(i));
     }
@@ -169,25 +207,27 @@ RLALGO_INLINE std::int64_t RolloutRows::tokens(const Row& r) {
 RLALGO_INLINE void RolloutRows::score(model::Policy& policy, std::span<data::Row* const> rows,
                                       std::size_t rows_per_part, double temperature, RolloutColumn column) {
   const c10::AutoGradMode no_gradient(false);
+  std::vector<tensor::Tensor> found;  // by part, read together
   for (std::size_t begin = 0; begin < rows.size(); begin += rows_per_part) {
     const auto part = rows.subspan(begin, std::min(rows_per_part, rows.size() - begin));
     std::vector<model::Sequence> views;
     for (const data::Row* r : part) views.push_back(detail::sequence_of(*r));
     model::TokenTree part_tree = model::build_tree(views);
+    detail::drop_weightless(part_tree, std::vector<const data::Row*>(part.begin(), part.end()));
     if (column == &data::Row::reference_log_probs) part_tree.routed_experts.clear();  // its routers are its own
-    store(part, policy.score(part_tree, {.temperature = temperature}).log_prob, column);
+    found.push_back(policy.score(part_tree, {.temperature = temperature}).log_prob.detach());
   }
+  tensor::Reading reading;
+  for (tensor::Tensor& one : found) reading.add(one);
+  reading.fetch();
+  for (std::size_t p = 0; p < found.size(); ++p)
+    detail::scatter(rows.subspan(p * rows_per_part, std::min(rows_per_part, rows.size() - p * rows_per_part)), found[p],
+                    column);
 }
 
 RLALGO_INLINE void RolloutRows::store(std::span<data::Row* const> rows, const tensor::Tensor& log_prob,
                                       RolloutColumn column) {
-  const tensor::Tensor here = log_prob.detach().to(at::kCPU, at::kFloat);  // one copy of all rows
-  std::int64_t begin = 0;
-  for (data::Row* r : rows) {
-    const auto length = static_cast<std::int64_t>(r->completion_ids.size());
-    r->*column = detail::slice_floats(here, begin, length);
-    begin += length;
-  }
+  detail::scatter(rows, log_prob.detach().to(at::kCPU), column);  // one copy of all rows
 }
 
 RLALGO_INLINE void RolloutRows::complete(std::span<Row* const> rows, const Scorers& scorers, const loss::Needs& needs,
@@ -217,12 +257,14 @@ RLALGO_INLINE void RolloutRows::complete(std::span<Row* const> rows, const Score
 }
 
 RLALGO_INLINE void RolloutRows::remember(std::span<Row* const> rows, const tensor::Tensor& log_prob) {
-  const tensor::Tensor here = log_prob.detach().to(at::kCPU, at::kFloat);
+  const tensor::Tensor here = log_prob.detach().to(at::kCPU);
   std::int64_t begin = 0;
   for (Row* one : rows) {
-    data::Row& r = **one;
-    const auto length = static_cast<std::int64_t>(r.completion_ids.size());
-    if (r.old_log_probs.empty()) r.old_log_probs = detail::slice_floats(here, begin, length);
+    data::Row* const r = &**one;
+    std::int64_t length = 0;
+    for (std::size_t t = 0; t < r->completion_ids.size(); ++t) length += detail::is_target(*r, t) ? 1 : 0;
+    if (r->old_log_probs.empty())
+      detail::scatter(std::span(&r, 1), here.slice(0, begin, begin + length), &data::Row::old_log_probs);
     begin += length;
   }
 }

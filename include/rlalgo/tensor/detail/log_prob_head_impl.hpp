@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <sstream>
 #include <string>
@@ -30,6 +31,12 @@ RLALGO_INLINE std::string text(c10::IntArrayRef sizes) {
   std::ostringstream out;
   out << sizes;
   return out.str();
+}
+
+inline std::optional<CudaHead> head_by_kernels(const Tensor& hidden, const Tensor& weight, const Tensor& bias,
+                                               const Tensor& targets, const LogProbOptions& options) {
+  if (options.cap > 0.0) return std::nullopt;  // they know none
+  return cuda_head(hidden, weight, bias, targets, options.temperature, options.tile_tokens, options.tile_vocabulary);
 }
 
 RLALGO_INLINE LogProbTiles::LogProbTiles(const Tensor& hidden, const Tensor& weight, const Tensor& bias,
@@ -58,20 +65,21 @@ RLALGO_INLINE LogProbTiles::LogProbTiles(const Tensor& hidden, const Tensor& wei
     return;
   }
   choose_tiles();
-  states_ = whole_rows() ? widen(hidden_) : widen(hidden_).t().contiguous().t();
+  // On a device tiles are widened as they come: no copy of all states lies there until the backward pass.
+  if (hidden.is_cpu()) states_ = whole_rows() ? widen(hidden_) : widen(hidden_).t().contiguous().t();
 }
 
 RLALGO_INLINE Tensor LogProbTiles::forward(bool keep) {
   if (narrow_) return narrow_->forward();
   Tensor out = hidden_.new_empty({options_.entropy ? 2 : 1, tokens_}, hidden_.options().dtype(compute_));
   if (options_.greedy) greedy_ = hidden_.new_empty({tokens_}, out.options());
-  // The copies of the hidden states that backward makes count, too: what is extra stays the same for any N.
-  const std::int64_t copies = 2 * tokens_ * hidden_.size(1) * static_cast<std::int64_t>(c10::elementSize(compute_));
+  // The copies of the hidden states that backward makes count, too: what is extra stays the same for any N. On a device it makes none.
+  const std::int64_t copies =
+      hidden_.is_cpu() ? 2 * tokens_ * hidden_.size(1) * static_cast<std::int64_t>(c10::elementSize(compute_)) : 0;
   budget_ = keep ? std::max<std::int64_t>(options_.cache_bytes - copies, 0) : 0;
   keeps_ = keep;
   kept_.clear();
-  if (const auto head = cuda_head(hidden_, weight_, bias_, targets_, options_.temperature, options_.tile_tokens,
-                                  options_.tile_vocabulary)) {
+  if (const auto head = head_by_kernels(hidden_, weight_, bias_, targets_, options_)) {
     log_sum_ = hidden_.new_empty({tokens_, 1}, out.options());
     if (options_.entropy) entropy_ = out.select(0, 1).unsqueeze(1);
     head->forward({out.select(0, 0), log_sum_, entropy_, greedy_});
@@ -91,29 +99,30 @@ RLALGO_INLINE std::vector<Tensor> LogProbTiles::backward(const Tensor& grad_out)
                 {.what = "hidden states or head weight were changed in place between forward and backward",
                  .remedy = "update parameters after the backward pass"});
   if (narrow_) return backward_narrow(grad_out);
-  if (const auto head = cuda_head(hidden_, weight_, bias_, targets_, options_.temperature, options_.tile_tokens,
-                                  options_.tile_vocabulary)) {
+  if (const auto head = head_by_kernels(hidden_, weight_, bias_, targets_, options_)) {
     CudaHead::Gradients into{.adds = leaf_.defined() && leaf_.grad().defined()};
-    const auto wide = [&](at::IntArrayRef sizes) { return hidden_.new_empty(sizes, log_sum_.options()); };
-    if (required_.hidden) into.hidden = wide(hidden_.sizes());
+    if (required_.hidden) into.hidden = hidden_.new_empty(hidden_.sizes());
     if (required_.weight) into.weight = into.adds ? leaf_.grad() : weight_.new_empty(weight_.sizes());
-    if (required_.bias) into.bias = wide({vocabulary_});
+    if (required_.bias) into.bias = hidden_.new_empty({vocabulary_}, log_sum_.options());
     const bool of_entropy = options_.entropy && options_.entropy_gradient;
     head->backward(grad_out.select(0, 0), of_entropy ? grad_out.select(0, 1) : Tensor(),
                    {.log_prob = {}, .log_sum = log_sum_, .entropy = entropy_, .greedy = {}}, into);
     if (leaf_.defined()) leaf_.mutable_grad() = into.weight;
-    return {required_.hidden ? into.hidden.to(hidden_.scalar_type()) : Tensor(),
-            leaf_.defined() ? Tensor() : into.weight, required_.bias ? into.bias.to(bias_.scalar_type()) : Tensor()};
+    return {into.hidden, leaf_.defined() ? Tensor() : into.weight,
+            required_.bias ? into.bias.to(bias_.scalar_type()) : Tensor()};
   }
   const Tensor g = grad_out.select(0, 0).to(compute_).unsqueeze(1).div(options_.temperature);  // [N, 1]
   Tensor s;                                                                                    // [N, 1]
   if (options_.entropy && options_.entropy_gradient)
     s = grad_out.select(0, 1).to(compute_).unsqueeze(1).div(options_.temperature);
   // Without entropy, ∂/∂l = −g (p − 1[target]): the factor −g is applied to the short sides of the products.
-  const Tensor states = s.defined() ? widen(hidden_) : widen(hidden_).mul(g.neg());  // [N, H]
-  const bool narrow_weight = weight_.scalar_type() != compute_;
+  const auto factored = [&](const Tensor& states, const Tensor& of) {
+    return s.defined() ? widen(states) : widen(states).mul(of.neg());
+  };
+  const Tensor states = hidden_.is_cpu() && required_.weight ? factored(hidden_, g) : Tensor();  // [N, H]
+  const bool narrow_weight = weight_.scalar_type() != compute_, narrow_states = hidden_.scalar_type() != compute_;
   Tensor grad_hidden, grad_weight, grad_bias;
-  if (required_.hidden) grad_hidden = states.new_zeros(states.sizes());
+  if (required_.hidden) grad_hidden = hidden_.new_empty(hidden_.sizes());
   const bool shares = gradient_memory_.defined();
   const bool adds = leaf_.defined() && leaf_.grad().defined();
   if (required_.weight)
@@ -123,44 +132,60 @@ RLALGO_INLINE std::vector<Tensor> LogProbTiles::backward(const Tensor& grad_out)
                                  : weight_.new_empty(weight_.sizes());
   if (required_.bias) grad_bias = g.new_zeros({vocabulary_});
   Buffer scratch(*this), powers(*this);
-  std::size_t tile_index = 0;
-  for (const Range v : ranges(vocabulary_, tile_vocabulary_)) {
-    const Tensor w = widen(weight_.narrow(0, v.begin, v.size));  // [v, H]
-    // While logits of later tokens still lie in the gradient's memory, it is summed up elsewhere.
-    const bool apart = narrow_weight || (shares && tile_tokens_ < tokens_);
-    Tensor grad_w;  // [v, H]
-    if (required_.weight) grad_w = apart ? w.new_empty(w.sizes()) : grad_weight.narrow(0, v.begin, v.size);
-    for (const Range n : ranges(tokens_, tile_tokens_)) {
-      Tensor tile = scratch.view(n.size, v.size);
-      const auto rows = [&](const Tensor& x) { return x.narrow(0, n.begin, n.size); };
-      log_probabilities(tile, tile_index++, n, v, w);
-      const Tensor slope = options_.cap > 0.0 ? slope_of_cap(tile, n) : Tensor();
-      const auto [index, inside] = target_in(n, v);
-      if (s.defined()) {
-        Tensor power = powers.view(n.size, v.size).copy_(tile).exp_();
-        tile.mul_(rows(s)).add_(rows(entropy_).mul(rows(s)).add_(rows(g))).mul_(power).neg_();
-        tile.scatter_add_(1, index, rows(g).mul(inside));
-      } else {
-        tile.exp_().scatter_add_(1, index, inside.to(compute_).neg_());
+  // On a device the gradient of narrow states is summed in float32 for so many tokens at a time, and the weight's rounded as often.
+  const bool in_blocks = required_.hidden && narrow_states && !hidden_.is_cpu() && !shares;
+  const std::int64_t block_tokens =
+      in_blocks ? std::max(tile_tokens_, CudaHead::most_elements / hidden_.size(1) / tile_tokens_ * tile_tokens_)
+                : std::max<std::int64_t>(tokens_, 1);
+  const auto tiles_of_tokens = ranges(tokens_, tile_tokens_).size();
+  for (const Range block : ranges(tokens_, block_tokens)) {
+    const auto of_block = [&](const Tensor& x) { return x.narrow(0, block.begin, block.size); };
+    Tensor sum;  // [block, H] of the gradient of the states
+    if (required_.hidden)
+      sum = narrow_states ? g.new_zeros({block.size, hidden_.size(1)}) : of_block(grad_hidden).zero_();
+    const bool adds_here = adds || block.begin > 0;
+    std::size_t first_tile = static_cast<std::size_t>(block.begin / tile_tokens_);  // of these tokens
+    for (const Range v : ranges(vocabulary_, tile_vocabulary_)) {
+      const Tensor w = widen(weight_.narrow(0, v.begin, v.size));  // [v, H]
+      // While logits of later tokens still lie in the gradient's memory, it is summed up elsewhere.
+      const bool apart = narrow_weight || (shares && tile_tokens_ < tokens_);
+      Tensor grad_w;  // [v, H]
+      if (required_.weight) grad_w = apart ? w.new_empty(w.sizes()) : grad_weight.narrow(0, v.begin, v.size);
+      std::size_t tile_index = std::exchange(first_tile, first_tile + tiles_of_tokens);
+      for (const Range in_block : ranges(block.size, tile_tokens_)) {
+        const Range n{block.begin + in_block.begin, in_block.size};
+        Tensor tile = scratch.view(n.size, v.size);
+        const auto rows = [&](const Tensor& x) { return x.narrow(0, n.begin, n.size); };
+        log_probabilities(tile, tile_index++, n, v, w);
+        const Tensor slope = options_.cap > 0.0 ? slope_of_cap(tile, n) : Tensor();
+        const auto [index, inside] = target_in(n, v);
+        if (s.defined()) {
+          Tensor power = powers.view(n.size, v.size).copy_(tile).exp_();
+          tile.mul_(rows(s)).add_(rows(entropy_).mul(rows(s)).add_(rows(g))).mul_(power).neg_();
+          tile.scatter_add_(1, index, rows(g).mul(inside));
+        } else {
+          tile.exp_().scatter_add_(1, index, inside.to(compute_).neg_());
+        }
+        if (slope.defined()) tile.mul_(slope);
+        if (required_.hidden) addmm_(sum.narrow(0, in_block.begin, n.size), tile, w);
+        if (required_.weight)
+          addmm_(grad_w, tile.t(), states.defined() ? rows(states) : factored(rows(hidden_), rows(g)),
+                 in_block.begin == 0 && (apart || !adds_here) ? 0.0 : 1.0);
+        if (required_.bias)
+          grad_bias.narrow(0, v.begin, v.size).add_((s.defined() ? tile : tile.mul_(rows(g).neg())).sum(0));
       }
-      if (slope.defined()) tile.mul_(slope);
-      if (required_.hidden) addmm_(rows(grad_hidden), tile, w);
-      if (required_.weight) addmm_(grad_w, tile.t(), rows(states), n.begin == 0 && (apart || !adds) ? 0.0 : 1.0);
-      if (required_.bias)
-        grad_bias.narrow(0, v.begin, v.size).add_((s.defined() ? tile : tile.mul_(rows(g).neg())).sum(0));
+      if (required_.weight && apart) {
+        Tensor total = grad_weight.narrow(0, v.begin, v.size);
+        adds_here ? total.add_(grad_w) : total.copy_(grad_w);
+      }
     }
-    if (required_.weight && apart) {
-      Tensor sum = grad_weight.narrow(0, v.begin, v.size);
-      adds ? sum.add_(grad_w) : sum.copy_(grad_w);
-    }
+    if (!required_.hidden) continue;
+    if (!s.defined()) sum.mul_(of_block(g)).neg_();
+    if (narrow_states) of_block(grad_hidden).copy_(sum);
   }
   if (shares || apart_from_gradient_) kept_.clear();
   gradient_memory_ = Tensor();
   if (leaf_.defined()) leaf_.mutable_grad() = std::exchange(grad_weight, Tensor());
-  if (required_.hidden) {
-    if (!s.defined()) grad_hidden.mul_(g).neg_();
-    grad_hidden = grad_hidden.to(hidden_.scalar_type());
-  }
   if (required_.bias) grad_bias = grad_bias.to(bias_.scalar_type());
   return {grad_hidden, grad_weight, grad_bias};
 }
@@ -275,14 +300,16 @@ RLALGO_INLINE Tensor LogProbTiles::room_for(Range n, Range v) {
         .narrow(0, n.begin * v.size, n.size * v.size)
         .view({v.size, n.size})
         .t();
-  const bool would_share = apart_from_gradient_ && n.begin + n.size <= weight_.size(1);
+  const bool would_share = apart_from_gradient_ && hidden_.is_cpu() && n.begin + n.size <= weight_.size(1);
   if (!would_share && (!keeps_ || !spend(n.size * v.size))) return {};
   return hidden_.new_empty({v.size, n.size}, hidden_.options().dtype(compute_)).t();
 }
 
 RLALGO_INLINE void LogProbTiles::logits(Tensor tile, Range n, Range v, const Tensor& w) const {
   const double divisor = options_.cap > 0.0 ? options_.cap : options_.temperature;
-  addmm_(tile, states_.narrow(0, n.begin, n.size), w.t(), 0.0, 1.0 / divisor);
+  const Tensor states =
+      states_.defined() ? states_.narrow(0, n.begin, n.size) : widen(hidden_.narrow(0, n.begin, n.size));
+  addmm_(tile, states, w.t(), 0.0, 1.0 / divisor);
   if (bias_.defined()) tile.add_(widen(bias_.narrow(0, v.begin, v.size)), 1.0 / divisor);
   if (options_.cap > 0.0) tile.tanh_().mul_(options_.cap / options_.temperature);
 }
@@ -312,6 +339,9 @@ RLALGO_INLINE void LogProbTiles::choose_tiles() {
   constexpr std::int64_t elements = std::int64_t{1} << 19;
   std::int64_t tokens = options_.tile_tokens, vocabulary = options_.tile_vocabulary;
   if (tokens <= 0) tokens = std::max<std::int64_t>(512, elements / vocabulary_);
+  // On a device states are widened tile by tile.
+  if (!hidden_.is_cpu())
+    tokens = std::min(tokens, std::max<std::int64_t>(64, 8 * elements / std::max<std::int64_t>(1, hidden_.size(1))));
   tile_tokens_ = std::clamp<std::int64_t>(tokens, 1, std::max<std::int64_t>(tokens_, 1));
   if (vocabulary <= 0) {
     vocabulary = elements / tile_tokens_;

@@ -64,7 +64,13 @@ class MicroBatch {
     return policy.score(tree, options);
   }
 
-  [[nodiscard]] loss::Scored collate(const model::Scores& scores) {
+  // `reference`: log-probs [N] that lie where they were computed; undefined: columns have them, or nobody reads them.
+  [[nodiscard]] loss::Scored collate(const model::Scores& scores, const tensor::Tensor& reference = {}) {
+    return sampler::with_reference(collated(scores), reference);
+  }
+
+ private:
+  [[nodiscard]] loss::Scored collated(const model::Scores& scores) {
     if constexpr (sampler::PreparedRows<Rows>)
       if (block_.device() == scores.log_prob.device() && block_.number_type() == scores.log_prob.scalar_type()) {
         block_.send();
@@ -74,7 +80,6 @@ class MicroBatch {
     return Rows::collate(rows_, scores, needs_);
   }
 
- private:
   View rows_;
   loss::Needs needs_;
   tensor::HostBlock block_;
