@@ -31,7 +31,7 @@ struct Run {
   support::far::Counts counts;
 };
 
-// Two steps of two micro-batches.
+// A step of two micro-batches.
 Run run(const support::ScratchDirectory& scratch, const std::string& more) {
   std::string pairs;
   for (int i = 0; i < 8; ++i)
@@ -44,7 +44,7 @@ Run run(const support::ScratchDirectory& scratch, const std::string& more) {
   fs::remove_all(out);
   const auto config = config::load_run_config(scratch.write(
       "c.yaml", "base_model: " + (quickstart / "model").string() +
-                    "\nrl: dpo\nmicro_batch_size: 2\ngradient_accumulation_steps: 2\nmax_steps: 2\n"
+                    "\nrl: dpo\nmicro_batch_size: 2\ngradient_accumulation_steps: 2\nmax_steps: 1\n"
                     "save_strategy: \"no\"\nsequence_len: 64\nlearning_rate: 1.0e-3\ndatasets:\n  - path: " +
                     data.string() + "\noutput_dir: " + out.string() + "\ndevice: far:0\n" + more));
   const auto before = support::far::counts();
@@ -82,7 +82,7 @@ TEST_CASE(
     CHECK(host.bytes == device.bytes);
     CHECK(disk.bytes == device.bytes);
     // Of each micro-batch the input of each layer goes out and comes back, once; asked for behind each other, no host waits.
-    const std::int64_t moved = 2 * 2 * layers;
+    const std::int64_t moved = 2 * layers;
     for (const Run* one : {&host, &disk}) {
       CHECK(one->counts.copies_out == device.counts.copies_out + moved);
       CHECK(one->counts.copies_in == device.counts.copies_in + moved);

@@ -341,7 +341,7 @@ RLALGO_INLINE void LogProbTiles::choose_tiles() {
   if (tokens <= 0) tokens = std::max<std::int64_t>(512, elements / vocabulary_);
   // On a device states are widened tile by tile.
   if (!hidden_.is_cpu())
-    tokens = std::min(tokens, std::max<std::int64_t>(64, 8 * elements / std::max<std::int64_t>(1, hidden_.size(1))));
+    tokens = std::min(tokens, std::max<std::int64_t>(1, 8 * elements / std::max<std::int64_t>(1, hidden_.size(1))));
   tile_tokens_ = std::clamp<std::int64_t>(tokens, 1, std::max<std::int64_t>(tokens_, 1));
   if (vocabulary <= 0) {
     vocabulary = elements / tile_tokens_;
