@@ -403,26 +403,6 @@ void check_as_a_gpu(const c10::OperatorHandle& op, const torch::jit::Stack& stac
   }
 }
 
-// CUDA's product of narrow numbers with sums in float32, which the CPU has not.
-at::Tensor& addmm_wide(const at::Tensor& self, const at::Tensor& a, const at::Tensor& b, at::ScalarType type,
-                       const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out) {
-  TORCH_CHECK(a.scalar_type() == b.scalar_type() && a.scalar_type() != at::kFloat && type == at::kFloat,
-              "addmm.dtype_out: bfloat16 or float16 into float32");
-  TORCH_CHECK(out.scalar_type() == type && self.scalar_type() == type && out.is_same(self),
-              "addmm.dtype_out: what is added to is in float32");
-  TORCH_CHECK(!state().graph, "addmm.dtype_out is not recorded");
-  {
-    const std::lock_guard lock(state().mutex);
-    ++state().counts.operators;
-    ++state().counts.by_name["aten::addmm.dtype_out"];
-    state().counts.rows[b.size(1)] += a.size(0);
-  }
-  in_order();
-  const Opened first(a), second(b), third(out);
-  on_host(out).addmm_(on_host(a).to(type), on_host(b).to(type), beta, alpha);
-  return out;
-}
-
 // The lock is held.
 void count_product(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   const std::string name = op.schema().name();
@@ -465,6 +445,7 @@ at::Tensor& product_into_wider(const at::Tensor& sum, const at::Tensor& a, const
     const std::lock_guard lock(state().mutex);
     ++state().counts.operators;
     ++state().counts.by_name[a.dim() == 2 ? "aten::addmm.dtype_out" : "aten::baddbmm.dtype_out"];
+    if (a.dim() == 2) state().counts.rows[b.size(1)] += a.size(0);
   }
   in_order();
   const bool before = std::exchange(in_fallback, true);
@@ -688,6 +669,5 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("addmm.dtype_out", TORCH_FN(far::product_into_wider));
   library.impl("baddbmm.dtype_out", TORCH_FN(far::product_into_wider));
   library.impl("_local_scalar_dense", TORCH_FN(far::item));
-  library.impl("addmm.dtype_out", TORCH_FN(far::addmm_wide));
   library.impl("set_.source_Storage_storage_offset", TORCH_FN(far::set_storage));
 }
