@@ -23,13 +23,13 @@ import tempfile
 import compare
 
 sys.path.insert(0, str(compare.ROOT / "benchmarks/distributed"))
-import plan  # noqa: E402
+import shapes  # noqa: E402
 
 TABLE = compare.Table("growth", ("axis", "size", "threads", "generating, tokens/s", "training, tokens/s", "processor seconds of a step", "peak, MB", "date"), 3)
 TOKENIZER = compare.ROOT / "examples/quickstart/model"
 TINY = dict(layers=4, hidden=128, intermediate=320, heads=4, kv_heads=2, vocab=447, tied=True)
-MODELS = {"0.7M": plan.Model(**TINY), "8M": plan.Model(6, 256, 768, 4, 2, 8192, True), "30M": plan.Model(10, 384, 1024, 6, 2, 32768, True),
-          "135M": plan.MODELS["135m"], "0.5B": plan.MODELS["0.5b"]}
+MODELS = {"0.7M": shapes.Model(**TINY), "8M": shapes.Model(6, 256, 768, 4, 2, 8192, True), "30M": shapes.Model(10, 384, 1024, 6, 2, 32768, True),
+          "135M": shapes.MODELS["135m"], "0.5B": shapes.MODELS["0.5b"]}
 NEVER = 1.0  # of the first column of the embedding: what keeps the end id from being drawn
 
 
@@ -116,7 +116,7 @@ def step(arguments, folder, model, group, length):
 def sizes_of(arguments):
     tiny = MODELS["0.7M"]
     lengths = [128, 256, 512, 1024, 2048] + ([4096, 8192] if arguments.long else [])
-    words = lambda count: plan.Model(**{**TINY, "vocab": count})
+    words = lambda count: shapes.Model(**{**TINY, "vocab": count})
     return {"length": [(n, f"{n:,} tokens", tiny, 4, n) for n in lengths],
             "group": [(n, f"{n} completions", tiny, n, 128) for n in (2, 4, 8, 16, 32, 64)],
             "vocabulary": [(n, f"{n:,} words", words(n), 4, 128) for n in (32000, 64000, 128000, 152000)],

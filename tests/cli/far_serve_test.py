@@ -24,7 +24,7 @@ def case(function):
 def answers_as_on_the_cpu(c):
     seen = []
     for device, env in (("cpu", None), ("far", far(c))):
-        server = Server(c, "--device", device, env=env)
+        server = Server(c, "--device", device, "--kv-cache-mb", 4, env=env)
         try:
             status, answer = server.ask("/v1/completions", ASK)
             assert status == 200, answer
@@ -40,7 +40,7 @@ def answers_as_on_the_cpu(c):
 
 @case
 def a_device_that_computes_nothing_ends_the_server(c):
-    server = Server(c, "--device", "far", env=far(c))
+    server = Server(c, "--device", "far", "--kv-cache-mb", 4, env=far(c))
     try:
         assert server.ask("/v1/completions", ASK)[0] == 200
         server.process.send_signal(signal.SIGUSR2)

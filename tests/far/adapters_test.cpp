@@ -209,7 +209,7 @@ TEST_CASE("adapters over copies in 8 bits of their base decode in one pass as ov
         return scored(decoder.config(), as_copied(decoder, how), all[i]);
       };
       const double own = largest_distance(all[i].found.log_probs, exact(i));
-      CHECK(own < 0.4);  // as alone
+      CHECK(own < (how == inference::Quantization::int8 ? 0.4 : 0.6));  // as alone
       for (std::size_t other = 0; other < views.size(); ++other)
         if (other != i) CHECK(largest_distance(all[i].found.log_probs, exact(other)) > 2 * own);
     }

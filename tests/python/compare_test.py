@@ -17,8 +17,8 @@ sys.path[:0] = [str(FOLDER), str(ROOT / "benchmarks/distributed")]
 import compare  # noqa: E402
 import decode  # noqa: E402
 import growth  # noqa: E402
-import plan  # noqa: E402
 import rewards  # noqa: E402
+import shapes  # noqa: E402
 import step_profile  # noqa: E402
 import trl_dpo  # noqa: E402
 import trl_steps  # noqa: E402
@@ -237,7 +237,7 @@ def the_fitted_exponent_is_that_of_the_power():
 @case
 def random_weights_have_the_shape_of_the_configuration():
     with tempfile.TemporaryDirectory() as folder:
-        shape = plan.Model(layers=2, hidden=64, intermediate=96, heads=4, kv_heads=2, vocab=1000, tied=True)
+        shape = shapes.Model(layers=2, hidden=64, intermediate=96, heads=4, kv_heads=2, vocab=1000, tied=True)
         made = growth.make_model(pathlib.Path(folder, "m"), shape, seed=1)
         again = growth.make_model(pathlib.Path(folder, "n"), shape, seed=1)
         data = pathlib.Path(made, "model.safetensors").read_bytes()
