@@ -40,7 +40,7 @@ namespace detail {
 
 inline double trial_distance(const tensor::Tensor& found, const tensor::Tensor& truth) {
   const tensor::Tensor t = truth.to(at::kDouble);
-  const double size = t.norm().item<double>(), off = (found.to(at::kDouble) - t).norm().item<double>();
+  const double size = t.norm().item<double>(), off = found.to(at::kDouble).sub(t).norm().item<double>();
   return off / std::max(size, 1e-12);
 }
 
