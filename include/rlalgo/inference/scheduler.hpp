@@ -167,7 +167,14 @@ class Scheduler {
 
   // f() for a request: where that throws, the request ends behind the pass.
   template <class F>
-  void for_one(detail::Scheduled& request, const F& f);
+  void for_one(detail::Scheduled& request, const F& f) {
+    try {
+      f();
+    } catch (...) {
+      request.failed = std::current_exception();
+      some_failed_ = true;
+    }
+  }
 
   // Ends requests that failed by themselves, or throws why the first did.
   void end_failed();

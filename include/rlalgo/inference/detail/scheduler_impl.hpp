@@ -20,7 +20,6 @@
 #include <rlalgo/inference/detail/prompts_first.hpp>
 #include <rlalgo/inference/detail/roster.hpp>
 #include <rlalgo/inference/detail/scheduled.hpp>
-#include <rlalgo/inference/detail/scheduler_passes.hpp>
 #include <rlalgo/inference/forward.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/inference/prefix_cache.hpp>

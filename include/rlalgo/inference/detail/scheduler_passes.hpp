@@ -87,16 +87,6 @@ RLALGO_INLINE void Scheduler::fail_pass(const Pass& pass, const std::exception_p
   for (const RequestId id : failed) end_failed(id, error);
 }
 
-template <class F>
-void Scheduler::for_one(detail::Scheduled& request, const F& f) {
-  try {
-    f();
-  } catch (...) {
-    request.failed = std::current_exception();
-    some_failed_ = true;
-  }
-}
-
 RLALGO_INLINE void Scheduler::end_failed() {
   if (!std::exchange(some_failed_, false)) return;
   std::vector<std::pair<RequestId, std::exception_ptr>> failed;
