@@ -15,12 +15,12 @@
 #include <system_error>
 #include <vector>
 
-#include <c10/util/Exception.h>
 #include <nlohmann/json.hpp>
 
 #include <rlalgo/assembly/kernel_trials.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/cuda/kernels.hpp>
+#include <rlalgo/tensor/cuda_kernels.hpp>
 #include <rlalgo/tensor/device.hpp>
 
 #include "own_kernels.hpp"
@@ -56,15 +56,11 @@ bool write_line(const std::string& line) {
 }
 
 std::vector<cuda::Kernel> kernels_named(std::string_view list) {
+  (void)tensor::own_kernels();  // reads RLALGO_CUDA_KERNELS, as which the list is taken then
+  (void)tensor::choose_kernels(list);
   std::vector<cuda::Kernel> out;
-  for (std::size_t i = 0; i < cuda::kernel_names.size(); ++i) {
-    const std::string_view name = cuda::kernel_names[i];
-    for (std::string_view rest = list; !rest.empty();) {
-      const std::size_t comma = rest.find(',');
-      if (rest.substr(0, comma) == name) out.push_back(static_cast<cuda::Kernel>(i));
-      rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
-    }
-  }
+  for (std::size_t i = 0; i < cuda::kernel_names.size(); ++i)
+    if (const auto kernel = static_cast<cuda::Kernel>(i); cuda::in_use(kernel)) out.push_back(kernel);
   return out;
 }
 
@@ -94,28 +90,20 @@ class ScratchFolder {
 
 int answer(at::Device device) {
   const ScratchFolder folder;
-  // Another device than a GPU is a stand-in for one, which computes on the host.
-  const assembly::KernelTrialSizes small{.hidden = 32,
-                                         .inner = 48,
-                                         .heads = 2,
-                                         .kv_heads = 1,
-                                         .head_dim = 16,
-                                         .vocabulary = 67,
-                                         .prompt = 12,
-                                         .completion = 25,
-                                         .requests = 3};
-  assembly::KernelTrials trials(device, folder.path(), device.is_cuda() ? assembly::KernelTrialSizes{} : small);
+  // Another device than a GPU is a stand-in for one.
+  assembly::KernelTrials trials(device, folder.path(),
+                                device.is_cuda() ? assembly::KernelTrialSizes{} : assembly::smallest_kernel_trial);
   for (std::string asked = read_line(); !asked.empty(); asked = read_line()) {
     nlohmann::json said;
     try {
-      const assembly::KernelTrial found = trials(kernels_named(asked));
+      const assembly::KernelTrial found = tensor::with_memory_errors(device, "end what else is on the device",
+                                                                     [&] { return trials(kernels_named(asked)); });
       said = {{"agrees", found.agrees}, {"found", found.found}};
     } catch (const std::exception& error) {
       const auto* const known = dynamic_cast<const core::Error*>(&error);
-      const bool memory = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-                          (known != nullptr && known->room() == "tensor" && known->number() == 14);
       said = {{"agrees", false}, {"found", error.what()}, {"ends", true}};
-      if (memory) said["for_now"] = true;  // others have it
+      if (known != nullptr && known->room() == "tensor" && known->number() == 14)
+        said["for_now"] = true;  // others have it
     }
     if (!write_line(said.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace)) || said.contains("ends"))
       return 0;

@@ -109,9 +109,11 @@ void use_tried_kernels(at::Device device, bool speaks) {
   std::string list;
   for (const std::string& name : tried->used) list += (list.empty() ? "" : ",") + name;
   ::setenv(variable, list.empty() ? "none" : list.c_str(), 1);
-  say(note, std::to_string(tried->used.size()) + " of " + std::to_string(names_there().size()) +
-                " kernels of the program's own are used: they agree with LibTorch's operators on this card "
-                "(`rlalgo kernels`)");
+  say(note, list.empty()
+                ? std::string("LibTorch's operators compute, and no kernel of the program's own (`rlalgo kernels`)")
+                : std::to_string(tried->used.size()) + " of " + std::to_string(names_there().size()) +
+                      " kernels of the program's own are used: they agree with LibTorch's operators on this "
+                      "card (`rlalgo kernels`)");
 }
 
 }  // namespace rlalgo::cli

@@ -10,16 +10,7 @@ using namespace rlalgo;
 // What it finds of kernels is tests/far/kernel_trials_test.cpp's.
 TEST_CASE("where no kernel is used, operators agree with themselves") {
   const rlalgo::support::ScratchDirectory dir;
-  assembly::KernelTrials trials(at::kCPU, dir.path(),
-                                {.hidden = 32,
-                                 .inner = 48,
-                                 .heads = 2,
-                                 .kv_heads = 1,
-                                 .head_dim = 16,
-                                 .vocabulary = 61,
-                                 .prompt = 20,
-                                 .completion = 26,
-                                 .requests = 3});
+  assembly::KernelTrials trials(at::kCPU, dir.path(), assembly::smallest_kernel_trial);
   for (const cuda::Kernel kernel : {cuda::Kernel::segment_sum, cuda::Kernel::dequantise, cuda::Kernel::dropout}) {
     const bool before = cuda::in_use(kernel);
     const auto found = trials(std::span(&kernel, 1));

@@ -18,16 +18,6 @@ using cuda::Kernel;
 
 namespace {
 
-constexpr assembly::KernelTrialSizes small{.hidden = 32,
-                                           .inner = 48,
-                                           .heads = 2,
-                                           .kv_heads = 1,
-                                           .head_dim = 16,
-                                           .vocabulary = 67,
-                                           .prompt = 8,
-                                           .completion = 22,
-                                           .requests = 2};
-
 // A launch that does nothing.
 template <class A>
 int nothing(const A&, cuda::Stream) {
@@ -61,7 +51,7 @@ bool agrees(assembly::KernelTrials& trials, Kernel kernel) {
 TEST_CASE("kernels of the host agree with operators, each and together") {
   const support::far::WithKernels kernels;
   const rlalgo::support::ScratchDirectory dir;
-  assembly::KernelTrials trials(support::far::device(), dir.path(), small);
+  assembly::KernelTrials trials(support::far::device(), dir.path(), assembly::smallest_kernel_trial);
   const std::vector<Kernel> all = assembly::kernels_there();
   CHECK(all.size() == cuda::kernel_names.size());
   for (const Kernel kernel : all) {
@@ -78,7 +68,7 @@ TEST_CASE("kernels of the host agree with operators, each and together") {
 
 TEST_CASE("a kernel that writes nothing, or something else, does not agree") {
   const rlalgo::support::ScratchDirectory dir;
-  assembly::KernelTrials trials(support::far::device(), dir.path(), small);
+  assembly::KernelTrials trials(support::far::device(), dir.path(), assembly::smallest_kernel_trial);
   const auto refused = [&](Kernel kernel, const auto& change) {
     CAPTURE(cuda::kernel_names[static_cast<std::size_t>(kernel)]);
     const WithChanged changed(change);

@@ -132,6 +132,14 @@ RequestSpec random_request(std::mt19937& random) {
   return spec;
 }
 
+// A request that ended beside others has the bits that it has alone.
+void check_as_alone(const RequestSpec& spec, const RequestResult& found) {
+  Bench alone({.max_slots = 4, .prefill_rows = 200, .prefix_cache = false, .eos_ids = {7}});
+  const RequestResult expected = alone.run(spec);
+  for (std::size_t j = 0; j < found.completions.size(); ++j)
+    REQUIRE(same(found.completions[j], expected.completions[j]));
+}
+
 }  // namespace
 
 TEST_CASE("whatever comes, goes and is preempted beside it, a request gets the same bits") {
@@ -569,11 +577,7 @@ TEST_CASE("a pass that fails ends the requests that had a row in it, and others 
         CHECK(failed[ids[r]] == 1);
         continue;
       }
-      Bench alone({.max_slots = 4, .prefill_rows = 200, .prefix_cache = false, .eos_ids = {7}});
-      const RequestResult expected = alone.run(specs[r]);
-      const RequestResult& found = bench.ended.at(ids[r]);
-      for (std::size_t j = 0; j < found.completions.size(); ++j)
-        REQUIRE(same(found.completions[j], expected.completions[j]));
+      check_as_alone(specs[r], bench.ended.at(ids[r]));
       ++whole;
     }
   }
@@ -750,11 +754,7 @@ TEST_CASE(
     CHECK(bench.scheduler.counts().pages_in_use == 0);
     for (std::size_t r = 0; r < specs.size(); ++r) {
       INFO("seed " << seed << " request " << r);
-      Bench alone({.max_slots = 4, .prefill_rows = 200, .prefix_cache = false, .eos_ids = {7}});
-      const RequestResult expected = alone.run(specs[r]);
-      const RequestResult& found = bench.ended.at(ids[r]);
-      for (std::size_t j = 0; j < found.completions.size(); ++j)
-        REQUIRE(same(found.completions[j], expected.completions[j]));
+      check_as_alone(specs[r], bench.ended.at(ids[r]));
     }
   }
   CHECK(joint > 100);
@@ -813,11 +813,7 @@ TEST_CASE("memory that is refused ends one request: whose pages they were, or th
       INFO("seed " << seed << " request " << r);
       CHECK(failed.count(ids[r]) + bench.ended.count(ids[r]) == 1);
       if (failed.contains(ids[r])) continue;
-      Bench alone({.max_slots = 4, .prefill_rows = 200, .prefix_cache = false, .eos_ids = {7}});
-      const RequestResult expected = alone.run(specs[r]);
-      const RequestResult& found = bench.ended.at(ids[r]);
-      for (std::size_t j = 0; j < found.completions.size(); ++j)
-        REQUIRE(same(found.completions[j], expected.completions[j]));
+      check_as_alone(specs[r], bench.ended.at(ids[r]));
       ++whole;
     }
   }

@@ -38,6 +38,16 @@ struct KernelTrialSizes {
   std::int64_t prompt = 230, completion = 90;  // tokens, of the longest
   std::int64_t requests = 9;                   // that decode together
 };
+// For a device that computes on the host, as those of tests do.
+inline constexpr KernelTrialSizes smallest_kernel_trial{.hidden = 32,
+                                                        .inner = 48,
+                                                        .heads = 2,
+                                                        .kv_heads = 1,
+                                                        .head_dim = 16,
+                                                        .vocabulary = 67,
+                                                        .prompt = 8,
+                                                        .completion = 22,
+                                                        .requests = 2};
 
 namespace detail {
 

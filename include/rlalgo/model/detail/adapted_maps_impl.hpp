@@ -9,7 +9,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/addmm_ops.h>
-#include <ATen/ops/baddbmm_ops.h>
 #include <c10/util/accumulate.h>
 
 #include <rlalgo/core/compiled.hpp>
@@ -17,6 +16,7 @@
 #include <rlalgo/model/detail/quantised_weight_impl.hpp>
 #include <rlalgo/model/quantised_linear.hpp>
 #include <rlalgo/tensor/functions.hpp>
+#include <rlalgo/tensor/wide_product.hpp>
 
 namespace rlalgo::model {
 
@@ -28,24 +28,6 @@ inline void multiply_into(Tensor out, const Tensor& addend, const Tensor& a, con
     at::_ops::addmm_out::call(addend, a, b, 1.0, 1.0, out);
   else
     tensor::addmm_(out, a, b, 0.0);
-}
-
-// sum ← [adds]·sum + alpha·a b, of two or three dimensions; a and b may be narrower than sum, and are not rounded to be multiplied.
-inline void accumulate(Tensor sum, const Tensor& a, const Tensor& b, bool adds, double alpha) {
-  const double beta = adds ? 1.0 : 0.0;
-  const at::ScalarType type = sum.scalar_type();
-  const bool alike = a.scalar_type() == type;
-  if (!alike && (sum.is_cpu() || sum.is_meta())) return accumulate(sum, a.to(type), b.to(type), adds, alpha);
-  if (sum.dim() == 3) {
-    if (alike)
-      sum.baddbmm_(a, b, beta, alpha);
-    else
-      at::_ops::baddbmm_dtype_out::call(sum, a, b, type, beta, alpha, sum);
-  } else if (alike) {
-    tensor::addmm_(sum, a, b, beta, alpha);
-  } else {
-    at::_ops::addmm_dtype_out::call(sum, a, b, type, beta, alpha, sum);
-  }
 }
 
 // [count, S, width] over columns of u [S, R], from `first` on.
@@ -70,8 +52,8 @@ inline Tensor batch_of(const std::vector<Tensor>& parts, std::size_t first, std:
 
 // The gradients of leaves, which have equal columns, as one [Σ rows, …].
 struct JoinedGradient {
-  Tensor all;        // undefined: they do not lie together, or not all of the leaves are trained
-  bool adds = true;  // false: new memory, which holds nothing yet
+  Tensor all;         // undefined: they do not lie together, or not all of the leaves are trained
+  double beta = 1.0;  // of what is there; 0: new memory, which holds nothing yet
 };
 inline JoinedGradient joined_gradient(const std::vector<Tensor>& leaves) {
   std::vector<Tensor> gradients;
@@ -83,19 +65,20 @@ inline JoinedGradient joined_gradient(const std::vector<Tensor>& leaves) {
     none = none && !leaf.grad().defined();
     rows += leaf.size(0);
   }
-  if (!none) return {over_all(gradients), true};
+  if (!none) return {over_all(gradients), 1.0};
   const Tensor all = tensor::empty({rows, leaves.front().size(1)}, leaves.front().options().requires_grad(false));
   std::int64_t offset = 0;
   for (const Tensor& leaf : leaves) {
     leaf.mutable_grad() = memory_at(all, offset, leaf.sizes(), {leaf.size(1), 1});
     offset += leaf.numel();
   }
-  return {all, false};
+  return {all, 0.0};
 }
 
 // ∂leaf += alpha·a b.
 inline void add_to_gradient(const Tensor& leaf, const Tensor& a, const Tensor& b, double alpha) {
-  if (const Tensor gradient = gradient_buffer(leaf); gradient.defined()) accumulate(gradient, a, b, true, alpha);
+  if (const Tensor gradient = gradient_buffer(leaf); gradient.defined())
+    tensor::addmm_wide_(gradient, a, b, 1.0, alpha);
 }
 
 }  // namespace detail
@@ -264,9 +247,9 @@ RLALGO_INLINE std::vector<Tensor> AdaptedMaps::forward(const Tensor& x, Outputs 
     if (run.count == 1)
       tensor::addmm_(outs[run.first], ranks.narrow(1, one.first, run.rank), run.b[0].t(), 1.0, run.scale);
     else
-      detail::accumulate(detail::batch_of(outs, run.first, run.count),
-                         detail::batch_of_columns(ranks, one.first, static_cast<std::int64_t>(run.count), run.rank),
-                         run.b.transpose(1, 2), true, run.scale);
+      tensor::addmm_wide_(detail::batch_of(outs, run.first, run.count),
+                          detail::batch_of_columns(ranks, one.first, static_cast<std::int64_t>(run.count), run.rank),
+                          run.b.transpose(1, 2), 1.0, run.scale);
   }
   return outs;
 }
@@ -286,8 +269,8 @@ RLALGO_INLINE Tensor AdaptedMaps::rank_gradient(const std::vector<Tensor>& grads
     const std::int64_t first = parts_[run.first].first;
     const Tensor batch = run.count > 1 ? detail::batch_of(grads, run.first, run.count) : Tensor();
     if (batch.defined()) {
-      detail::accumulate(detail::batch_of_columns(out, first, static_cast<std::int64_t>(run.count), run.rank), batch,
-                         run.b, false, run.scale);
+      tensor::addmm_wide_(detail::batch_of_columns(out, first, static_cast<std::int64_t>(run.count), run.rank), batch,
+                          run.b, 0.0, run.scale);
       continue;
     }
     for (std::size_t i = 0; i < run.count; ++i)
@@ -304,12 +287,12 @@ RLALGO_INLINE void AdaptedMaps::add_b_gradients(const std::vector<Tensor>& grads
     if (const Tensor batch = detail::batch_of(grads, run.first, run.count); batch.defined()) {
       std::vector<Tensor> leaves;
       for (std::size_t i = 0; i < run.count; ++i) leaves.push_back(parts_[run.first + i].map->lora.b);
-      if (const auto [all, adds] = detail::joined_gradient(leaves); all.defined()) {
+      if (const auto [all, beta] = detail::joined_gradient(leaves); all.defined()) {
         if (count == 1)
-          detail::accumulate(all, grads[run.first].t(), ranks.narrow(1, first, run.rank), adds, run.scale);
+          tensor::addmm_wide_(all, grads[run.first].t(), ranks.narrow(1, first, run.rank), beta, run.scale);
         else
-          detail::accumulate(all.view({count, run.width, run.rank}), batch.transpose(1, 2),
-                             detail::batch_of_columns(ranks, first, count, run.rank), adds, run.scale);
+          tensor::addmm_wide_(all.view({count, run.width, run.rank}), batch.transpose(1, 2),
+                              detail::batch_of_columns(ranks, first, count, run.rank), beta, run.scale);
         continue;
       }
     }
@@ -326,8 +309,8 @@ RLALGO_INLINE void AdaptedMaps::add_a_gradients(const Tensor& grad_ranks, const 
     std::vector<Tensor> leaves;
     for (const Part& part : parts_)
       if (part.rank > 0) leaves.push_back(part.map->lora.a);
-    if (const auto [all, adds] = detail::joined_gradient(leaves); all.defined())
-      return detail::accumulate(all, grad_ranks.t(), x, adds, 1.0);
+    if (const auto [all, beta] = detail::joined_gradient(leaves); all.defined())
+      return tensor::addmm_wide_(all, grad_ranks.t(), x, beta);
   }
   for (const Part& part : parts_)
     if (part.rank > 0 && part.map->lora.a.requires_grad())

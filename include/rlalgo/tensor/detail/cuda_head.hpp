@@ -14,9 +14,9 @@
 
 #include <rlalgo/cuda/kernels.hpp>
 #include <rlalgo/tensor/cuda_kernels.hpp>
-#include <rlalgo/tensor/detail/wide_product.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
+#include <rlalgo/tensor/wide_product.hpp>
 
 namespace rlalgo::tensor::detail {
 

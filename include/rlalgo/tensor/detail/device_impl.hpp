@@ -98,8 +98,6 @@ RLALGO_INLINE DeviceChoice choose_device(const std::string& name, int local_rank
       {.what = "there is no such device", .found = name, .expected = "auto, cpu, cuda or cuda:N", .where = where});
 }
 
-namespace detail {}  // namespace detail
-
 RLALGO_INLINE DeviceMemory device_memory(at::Device device) {
   c10::DeviceAllocator* const allocator = detail::allocator_of(device);
   if (allocator == nullptr) return {};
